@@ -1,0 +1,170 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+var (
+	// ErrFenced: the epoch is not the newest. Terminal for the incarnation that holds it (G-124, G-162).
+	ErrFenced = errors.New("queue: fenced by a newer epoch")
+	// ErrConflict: the store contradicts the caller or itself: a cursor that is not the store's, a never-issued id or
+	// sequence, corrupt rows. Terminal for the incarnation (G-125, G-128, B-054).
+	ErrConflict = errors.New("queue: conflict")
+	// ErrUnsupportedFormat: the data were written by a newer format version; nothing was touched.
+	ErrUnsupportedFormat = errors.New("queue: unsupported format version")
+	// ErrNotFound: no such dead letter.
+	ErrNotFound = errors.New("queue: not found")
+)
+
+// Every other error is retriable: the operation may or may not have happened, and repeating it is safe.
+
+// Epoch is one generation of writer, positive, issued by Load. Zero is never valid.
+type Epoch uint64
+
+// Digest is the SHA-256 that tells whether a repeated MessageID came with the same bytes (headers that matter and payload).
+type Digest [32]byte
+
+// JobRef names a job in Accept, Confirm, RecordAttempt and DeadLetter. Both fields must be those that Store returned: a pair
+// whose id is gone but whose sequence is at or below the cursor is a repeat after compaction and a no-op (G-X07, B-049);
+// a sequence above the cursor was never issued and is a conflict, as is an id that is held under another sequence.
+type JobRef struct {
+	MessageID string
+	StoreSeq  int64
+}
+
+// StoreRequest proposes one job.
+type StoreRequest struct {
+	Job    protocol.Job
+	Digest Digest
+}
+
+// StoreResult is the authoritative answer to one StoreRequest, in request order.
+type StoreResult struct {
+	StoreSeq int64
+	Verdict  protocol.StoreVerdict
+}
+
+// AttemptRecord writes the counters of one job: Attempts are counted tries, Uncounted are deliveries that ended before the
+// handler started (DESIGN 5.7). Values never decrease; a lower value is ignored.
+type AttemptRecord struct {
+	JobRef
+	Attempts  int
+	Uncounted int
+	// LastReason is a short text for people, at most protocol.MaxReasonBytes.
+	LastReason string
+}
+
+// DeadLetterRequest moves a job to the dead letters; repeating it is a no-op.
+type DeadLetterRequest struct {
+	JobRef
+	Attempts int
+	Reason   string
+}
+
+// Batch is one atomic, durable write. Its parts are applied in the order of the fields, so a job may be stored, accepted
+// and confirmed in one batch. All or nothing: any error leaves the store unchanged.
+type Batch struct {
+	// Cursor is the append cursor as the caller knows it; required if Stores is not empty. Another value than the store's is
+	// ErrConflict (G-125, B-044). New ids get Cursor+1, Cursor+2, … in order; known ids use up nothing.
+	Cursor      int64
+	Stores      []StoreRequest
+	Accepts     []JobRef
+	Attempts    []AttemptRecord
+	DeadLetters []DeadLetterRequest
+	Confirms    []JobRef
+}
+
+// Empty reports whether the batch would write nothing.
+func (b Batch) Empty() bool {
+	return len(b.Stores)+len(b.Accepts)+len(b.Attempts)+len(b.DeadLetters)+len(b.Confirms) == 0
+}
+
+// Result answers a Batch: Stores in request order, and the cursor after it.
+type Result struct {
+	Cursor int64
+	Stores []StoreResult
+}
+
+// Row is one stored, unsettled job as Load reports it, without its payload.
+type Row struct {
+	JobRef
+	PayloadBytes int
+	Accepted     bool
+	Attempts     int
+	Uncounted    int
+	StoredAt     time.Time // wall clock of the writer, for people and for oldest-age figures only
+}
+
+// State is what Load restores besides the rows.
+type State struct {
+	Cursor      int64
+	DeadLetters int64
+	// Lost counts jobs that a volatile queue forgot at earlier restarts, if it can know.
+	Format uint64
+}
+
+// DeadLetter is one job kept for a person to decide on.
+type DeadLetter struct {
+	JobRef
+	PayloadBytes int
+	Attempts     int
+	Reason       string
+	Since        time.Time
+}
+
+// JobState is what a look-up by MessageID finds.
+type JobState struct {
+	StoreSeq int64
+	// Status is one of StatusStored, StatusConfirmed, StatusDeadLettered.
+	Status   string
+	Attempts int
+	Accepted bool
+	Digest   Digest
+}
+
+// Values of JobState.Status.
+const (
+	StatusStored       = "stored"
+	StatusConfirmed    = "confirmed"
+	StatusDeadLettered = "dead-lettered"
+)
+
+// WorkQueue is the durable store of one flow. All methods are linearizable and safe for concurrent use; each ends at its
+// context's deadline with a retriable error (B-057). Values that it returns share nothing with its own state (G-133), and
+// it keeps no reference to a caller's payload after it has returned.
+type WorkQueue interface {
+	// Load takes exclusive writership and reads the state in one step: every stored, unsettled row, accepted or not (DESIGN 5.1),
+	// goes to visit in ascending sequence. owner is recorded for people and forwarding. An error from visit, or any other
+	// error, leaves ownership as it was (G-122, B-042).
+	Load(ctx context.Context, owner string, visit func(Row) error) (State, Epoch, error)
+
+	// Apply writes one batch under an epoch (Store, Accept, RecordAttempt, DeadLetter, Confirm of the contract).
+	Apply(ctx context.Context, epoch Epoch, batch Batch) (Result, error)
+
+	// ReadJobs returns the stored jobs of the given sequences in that order; a sequence that is settled or unknown yields a
+	// Job with an empty MessageID. It needs no epoch: the first write never changes.
+	ReadJobs(ctx context.Context, seqs []int64) ([]protocol.Job, error)
+
+	// Lookup finds a job by id, tombstones included; ok is false for an id that was never stored or is forgotten.
+	Lookup(ctx context.Context, messageID string) (state JobState, ok bool, err error)
+
+	// ListDeadLetters returns at most limit dead letters with a sequence above after, ascending.
+	ListDeadLetters(ctx context.Context, after int64, limit int) ([]DeadLetter, error)
+
+	// Redrive puts a dead letter back among the stored jobs with its attempts reset; audit says who and why. ErrNotFound if it is none.
+	Redrive(ctx context.Context, epoch Epoch, ref JobRef, audit string) (Row, error)
+
+	// Drop settles a dead letter for good (a tombstone remains); audit says who and why. ErrNotFound if it is none.
+	Drop(ctx context.Context, epoch Epoch, ref JobRef, audit string) error
+
+	// Compact removes tombstones that are older than the deduplication window, at most limit of them, and returns how many.
+	// The window starts at the later of confirm and accept. A confirmed, never accepted row keeps its id.
+	Compact(ctx context.Context, epoch Epoch, limit int) (int, error)
+
+	// Close releases the store. It does not give up the epoch.
+	Close() error
+}
