@@ -1,0 +1,87 @@
+package delivery
+
+import (
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// Random is the source of everything random in the machines. ID returns a fresh unguessable id of at least 128 bits in
+// printable ASCII; Float64 returns a number in [0,1) for jitter.
+type Random interface {
+	ID() string
+	Float64() float64
+}
+
+// Phase says what a Controller is doing as a whole.
+type Phase string
+
+const (
+	PhaseLoading Phase = "Loading" // waiting for a load, or retrying it
+	PhaseRunning Phase = "Running" // accepts and dispatches
+	PhaseFailed  Phase = "Failed"  // a terminal failure was raised; inert
+)
+
+// Stats is a snapshot of a Controller for status, metrics and invariants. Counters count since this Controller was made.
+type Stats struct {
+	Phase   Phase
+	Session string
+	Epoch   queue.Epoch
+	Cursor  int64
+
+	BacklogJobs   int   // stored, held by no worker, due now
+	BacklogBytes  int64 // payload bytes of all stored jobs held by no worker
+	DelayedJobs   int   // stored, held by no worker, waiting for a back-off
+	InFlight      int   // held by bindings, unsettled
+	DeadLetters   int64
+	FreeDemand    int   // demand that no delivery has used yet
+	OpenGrants    int   // tokens granted and not answered
+	DirtyConfirms int   // settlements not durable yet
+	MemoryBytes   int64 // payload bytes in memory
+
+	// OldestBacklogStoreSeq is the lowest store sequence in the backlog, 0 if empty.
+	OldestBacklogStoreSeq int64
+	// LoadFailing is set after a minute of failing loads and clears itself; CreditWithheld while confirms cannot be written.
+	LoadFailing    bool
+	CreditWithheld bool
+	// QueueError is the last error of the durable lane while it is failing, else empty.
+	QueueError       string
+	IsolatedConfirms int
+
+	Accepted, Confirmed, DeadLettered, Redelivered, Nacked, HandedBack uint64
+	// Dropped counts refused or ignored messages by reason (B-280).
+	Dropped map[string]uint64
+
+	Bindings []BindingStats
+}
+
+// BindingStats describes one binding.
+type BindingStats struct {
+	BindingID  string
+	Worker     Worker
+	InFlight   int
+	Started    int
+	FreeDemand int
+	Connected  bool
+	Draining   bool
+}
+
+// ConsumerStatus is a snapshot of a Consumer.
+type ConsumerStatus struct {
+	Registered     bool
+	EverRegistered bool
+	BindingID      string
+	Session        string
+	Running        int // handlers in progress, abandoned ones included
+	Buffered       int // deliveries not started
+	Unsettled      int // running, buffered, and settlements not taken over
+	Cordoned       bool
+	Draining       bool
+	Drained        bool
+	AppReady       bool
+	// IdleSince is when the last handler ended or the first registration happened; meaningful while Idle.
+	IdleSince Now
+	Idle      bool
+	// LastRefusal is why the latest registration was refused, else empty.
+	LastRefusal                                                   string
+	Started, Confirmed, Nacked, HandedBack, Abandoned, Duplicates uint64
+	Dropped                                                       map[string]uint64
+}
