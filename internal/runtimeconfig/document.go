@@ -1,0 +1,82 @@
+package runtimeconfig
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// Intake says what a producer does with new and stored jobs.
+type Intake string
+
+const (
+	IntakeOpen      Intake = "Open"      // accept and dispatch
+	IntakeSuspended Intake = "Suspended" // refuse new jobs, dispatch nothing; running jobs settle
+	IntakeDraining  Intake = "Draining"  // refuse new jobs, go on dispatching what is stored
+)
+
+// Producer is the document of a producer sidecar. Zero values mean the API's default unless said otherwise.
+type Producer struct {
+	Namespace string `json:"namespace"`
+	Flow      string `json:"flow"`
+	FlowUID   string `json:"flowUID"`
+	// OperatorAddress is host:port of the FlowStatsCollector, OperatorHost the server name to verify.
+	OperatorAddress string `json:"operatorAddress,omitempty"`
+	OperatorHost    string `json:"operatorHost,omitempty"`
+
+	Intake               Intake `json:"intake"`
+	QueueType            string `json:"queueType"` // Local or Memory; not reloadable
+	QueueAttempts        int    `json:"queueAttempts"`
+	QueueBackoffMS       int64  `json:"queueBackoffMilliseconds"`
+	OperationTimeoutSec  int64  `json:"operationTimeoutSeconds"`
+	RetryIntervalMS      int64  `json:"retryIntervalMilliseconds"`
+	DeliveryConfirmation bool   `json:"deliveryConfirmation"`
+	StreamTimeoutSec     int64  `json:"streamTimeoutSeconds"`
+	BacklogMaxJobs       int64  `json:"backlogMaxJobs"`  // 0 is zero
+	BacklogMaxBytes      int64  `json:"backlogMaxBytes"` // 0 is zero
+	PayloadMaxBytes      int64  `json:"payloadMaxBytes"`
+	DeduplicationSec     int64  `json:"deduplicationWindowSeconds"`
+	MaxAttempts          int    `json:"maxAttempts"` // 0 = never give up
+	BackoffInitialMS     int64  `json:"backoffInitialMilliseconds"`
+	BackoffMaxMS         int64  `json:"backoffMaxMilliseconds"`
+	HeartbeatSec         int64  `json:"heartbeatSeconds"`
+	DeadlineSec          int64  `json:"deadlineSeconds"`
+	MaxWindow            int    `json:"maxFlowControlWindow"` // 0 = no cap beyond the protocol's
+	// AllowedServiceAccounts restricts whose pods may bind; empty = any ServiceAccount of a pod that a pool of this flow owns.
+	AllowedServiceAccounts []string `json:"allowedServiceAccounts,omitempty"`
+}
+
+// Worker is the document of a worker sidecar.
+type Worker struct {
+	Namespace string `json:"namespace"`
+	Pool      string `json:"pool"`
+	PoolUID   string `json:"poolUID"`
+	Flow      string `json:"flow"`
+	// ProducerAddress is host:port of the flow's WorkPulling service, ProducerHost the server name to verify.
+	ProducerAddress string `json:"producerAddress"`
+	ProducerHost    string `json:"producerHost"`
+
+	Window            int    `json:"flowControlWindow"`
+	ResendIntervalMS  int64  `json:"resendIntervalMilliseconds"`
+	Concurrency       int    `json:"concurrency"`
+	HandlerPort       int32  `json:"handlerPort"`
+	HandlerPath       string `json:"handlerPath"`
+	HandlerTimeoutSec int64  `json:"handlerTimeoutSeconds"`
+	DrainTimeoutSec   int64  `json:"drainTimeoutSeconds"`
+}
+
+// Marshal returns the document for the ConfigMap key config.json, and its hash, which sidecars report as config_hash.
+func Marshal[T Producer | Worker](doc T) (text, hash string, err error) {
+	raw, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return "", "", fmt.Errorf("encoding the runtime configuration: %w", err)
+	}
+	return string(raw), Hash(raw), nil
+}
+
+// Hash identifies one version of a document.
+func Hash(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,73 @@
+package runtimeconfig
+
+// Ports of the runtime. Templates may not use them.
+const (
+	PortTransport = 9443 // gRPC, TLS: WorkPulling in a producer, WorkerControl in a worker, FlowStatsCollector in the operator
+	PortIntake    = 9444 // HTTPS intake of a producer
+	PortHealth    = 9440 // HTTP probes: /healthz, /readyz, /startupz
+	PortMetrics   = 9441 // HTTP /metrics
+)
+
+// Paths inside a pod.
+const (
+	ConfigDir    = "/etc/workpulling/config" // ConfigMap volume
+	ConfigFile   = ConfigDir + "/config.json"
+	CADir        = "/etc/workpulling/ca" // ConfigMap volume with ca.crt
+	CAFile       = CADir + "/ca.crt"
+	TLSDir       = "/etc/workpulling/tls" // Secret volume with tls.crt and tls.key
+	TokenDir     = "/var/run/secrets/workpulling.dev"
+	TokenFile    = TokenDir + "/token"                             // projected, audience TokenAudience, bound to the pod, in the sidecar only
+	APIDir       = "/var/run/secrets/kubernetes.io/serviceaccount" // projected token, ca.crt and namespace for the API server; producer sidecar only
+	DataDir      = "/var/lib/workpulling"                          // the Local queue's volume
+	RunDir       = "/var/run/workpulling"                          // emptyDir shared with the app
+	DrainSocket  = RunDir + "/drain.sock"                          // HTTP over a Unix socket, for prestop
+	IntakeSocket = RunDir + "/intake.sock"                         // HTTP intake over a Unix socket for the app beside a producer sidecar; no token needed inside the pod
+	BinDir       = "/opt/workpulling/bin"                          // emptyDir filled by the init container
+	PrestopBin   = BinDir + "/prestop"
+)
+
+// Names of containers and volumes that the operator adds to a pod; templates may not use the prefix.
+const (
+	ReservedPrefix   = "workpulling-"
+	ContainerSidecar = "workpulling-sidecar" // native sidecar: init container with restartPolicy Always
+	ContainerInstall = "workpulling-install" // init container that copies prestop
+	ContainerGateway = "workpulling-gateway" // the only container of a producer without a template
+	VolumeData       = "workpulling-data"
+)
+
+// Environment of a sidecar, all from the downward API.
+const (
+	EnvPodName      = "POD_NAME"
+	EnvPodUID       = "POD_UID"
+	EnvPodNamespace = "POD_NAMESPACE"
+	EnvPodIP        = "POD_IP"
+	EnvNodeName     = "NODE_NAME"
+)
+
+// Identity.
+const (
+	// TokenAudience is the only audience whose tokens the runtime accepts.
+	TokenAudience = "workpulling.dev"
+	// OperatorCommonName is the subject of the client certificate that the operator presents to WorkerControl.
+	OperatorCommonName = "workpulling-operator"
+)
+
+// Names of the objects that belong to a flow or pool, in its namespace.
+func ProducerName(flow string) string    { return flow + "-producer" } // StatefulSet, headless Service, ServiceAccount, Role, ConfigMap
+func ProducerTLSName(flow string) string { return flow + "-producer-tls" }
+func IntakeName(flow string) string      { return flow + "-intake" } // Service, port 443
+func WorkerName(pool string) string      { return pool + "-worker" } // ConfigMap
+func WorkerTLSName(pool string) string   { return pool + "-worker-tls" }
+
+// CAConfigMapName is the ConfigMap with ca.crt in every namespace that has a flow or pool.
+const CAConfigMapName = "workpulling-ca"
+
+// ProducerHost is the server name that workers verify; ProducerAddress is where they dial.
+func ProducerHost(flow, namespace string) string {
+	return ProducerName(flow) + "." + namespace + ".svc"
+}
+
+// WorkerHost is the server name in the certificate of a pool's workers. The operator dials the pod's IP and verifies this name.
+func WorkerHost(pool, namespace string) string {
+	return WorkerName(pool) + "." + namespace + ".pool.workpulling.dev"
+}
