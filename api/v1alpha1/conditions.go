@@ -1,0 +1,259 @@
+package v1alpha1
+
+// The reference docs/reference/conditions.md is generated from the constants of
+// this file: one table for each block, one row for each constant.
+
+// Condition types of a flow
+const (
+	// ConditionReady is True when the object does its work. For a flow: jobs are
+	// taken in, kept and handed out. For a pool: as many workers as asked for are
+	// ready. Its reason is that of the first other condition that is in the way.
+	ConditionReady = "Ready"
+	// ConditionProducerAvailable is True when the producer pod runs and reports to
+	// the operator.
+	ConditionProducerAvailable = "ProducerAvailable"
+	// ConditionQueueAvailable is True when the queue is loaded and takes jobs.
+	ConditionQueueAvailable = "QueueAvailable"
+	// ConditionWorkersBound is True when at least one worker is bound to the flow.
+	ConditionWorkersBound = "WorkersBound"
+	// ConditionDeliveryFailed is True when the flow has stopped delivering, or has
+	// a job that cannot be settled, and a person has to look. Its reason names the
+	// stage of the failure.
+	ConditionDeliveryFailed = "DeliveryFailed"
+	// ConditionHasDeadLetters is True when jobs wait for a person to re-drive or
+	// drop them.
+	ConditionHasDeadLetters = "HasDeadLetters"
+)
+
+// Condition types of a pool (besides Ready)
+const (
+	// ConditionFlowAccepted is True when the flow of the pool exists and takes its
+	// workers.
+	ConditionFlowAccepted = "FlowAccepted"
+	// ConditionProgressing is True while workers are made, replaced or removed, and
+	// False when the pool is at rest or cannot go on.
+	ConditionProgressing = "Progressing"
+	// ConditionScalingActive mirrors the autoscaler that targets the pool.
+	ConditionScalingActive = "ScalingActive"
+	// ConditionDrained is True when no worker is draining, and False while at least
+	// one finishes its jobs before it is deleted.
+	ConditionDrained = "Drained"
+)
+
+// Reasons of Ready
+const (
+	// ReasonServing: the flow takes jobs in and hands them out.
+	ReasonServing = "Serving"
+	// ReasonWorkersReady: as many workers as asked for are ready.
+	ReasonWorkersReady = "WorkersReady"
+	// ReasonScaledToZero: the pool has no workers because replicas is 0.
+	ReasonScaledToZero = "ScaledToZero"
+	// ReasonWorkersUnready: fewer workers are ready than asked for, and no pod
+	// shows a problem yet.
+	ReasonWorkersUnready = "WorkersUnready"
+	// ReasonSuspended: spec.suspend is Enabled. Stored jobs are kept; set it to
+	// Disabled to go on.
+	ReasonSuspended = "Suspended"
+	// ReasonDeleting: the object is being deleted; the message says what it waits
+	// for.
+	ReasonDeleting = "Deleting"
+	// ReasonDeletionRefused: the flow is being deleted with deletionPolicy Refuse
+	// and its queue still holds jobs. It goes on working until they are settled.
+	ReasonDeletionRefused = "DeletionRefused"
+	// ReasonReconcileFailed: the operator could not read or write an object it
+	// needs. The message holds the error; the operator tries again.
+	ReasonReconcileFailed = "ReconcileFailed"
+)
+
+// Reasons of problems with pods (ProducerAvailable of a flow, Ready and Progressing of a pool)
+const (
+	// ReasonImagePullFailed: an image of the pod cannot be pulled. Check its name,
+	// its tag and the pull secret.
+	ReasonImagePullFailed = "ImagePullFailed"
+	// ReasonQuotaExceeded: a ResourceQuota refused the pod. Raise the quota or lower
+	// the requests; the operator tries again.
+	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonUnschedulable: no node has room for the pod or satisfies its
+	// constraints. The message is the scheduler's.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonTemplateInvalid: the API server refused a pod made from the template,
+	// by validation, Pod Security or a policy. The message is its answer; edit the
+	// template.
+	ReasonTemplateInvalid = "TemplateInvalid"
+	// ReasonServiceAccountNotFound: the ServiceAccount the template names does not
+	// exist in the namespace. Create it or correct the name.
+	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
+	// ReasonPodConfigInvalid: a container cannot be started, for example because a
+	// Secret or ConfigMap it names does not exist.
+	ReasonPodConfigInvalid = "PodConfigInvalid"
+	// ReasonPodsFailing: a container ends again and again. Look at its logs; the
+	// message names pod, container and exit code.
+	ReasonPodsFailing = "PodsFailing"
+	// ReasonHandlerNotListening: the app does not answer on handler.http.port. No
+	// job is handed to it until it does.
+	ReasonHandlerNotListening = "HandlerNotListening"
+	// ReasonPodStarting: the pod is being created or is not ready yet, without a
+	// sign of a problem.
+	ReasonPodStarting = "PodStarting"
+)
+
+// Reasons of ProducerAvailable
+const (
+	// ReasonProducerReady: the producer pod is ready and reports.
+	ReasonProducerReady = "ProducerReady"
+	// ReasonProducerSilent: the producer does not report to the operator. Delivery
+	// may go on; counts in the status are unknown.
+	ReasonProducerSilent = "ProducerSilent"
+	// ReasonCertificatePending: the certificate of the flow is not there yet; the
+	// producer starts when it is.
+	ReasonCertificatePending = "CertificatePending"
+	// ReasonNameConflict: an object of the name that the operator needs exists and
+	// belongs to something else. Rename it or make the flow under another name.
+	ReasonNameConflict = "NameConflict"
+)
+
+// Reasons of QueueAvailable
+const (
+	// ReasonQueueReady: the queue is loaded and takes jobs.
+	ReasonQueueReady = "QueueReady"
+	// ReasonBacklogFull: the queue works, and the backlog is at its bound, so
+	// submitters are asked to come back later. Add workers or raise spec.backlog.
+	ReasonBacklogFull = "BacklogFull"
+	// ReasonQueueLoading: the producer is loading the queue.
+	ReasonQueueLoading = "QueueLoading"
+	// ReasonVolumePending: the volume of the queue is not bound. Check the
+	// StorageClass and its provisioner; the message holds the cause.
+	ReasonVolumePending = "VolumePending"
+	// ReasonVolumeMissing: the volume claim of the queue was deleted or is being
+	// deleted. The operator does not replace it on its own, because an empty queue
+	// would hide the loss: restore the claim, or delete the flow.
+	ReasonVolumeMissing = "VolumeMissing"
+	// ReasonVolumeNodeLost: the node that holds the volume of the queue is gone or
+	// unreachable. Bring the node back, or delete its Node object when it is gone
+	// for good and restore the volume elsewhere.
+	ReasonVolumeNodeLost = "VolumeNodeLost"
+	// ReasonVolumeResizing: the volume is growing to the size asked for.
+	ReasonVolumeResizing = "VolumeResizing"
+	// ReasonVolumeResizeRefused: the StorageClass does not allow the volume to
+	// grow. Set queue.local.size back or use a class that allows expansion in a
+	// new flow.
+	ReasonVolumeResizeRefused = "VolumeResizeRefused"
+	// ReasonStoreUnavailable: operations of the queue fail or time out, for example
+	// because the volume is full. Nothing is accepted until they work again.
+	ReasonStoreUnavailable = "StoreUnavailable"
+)
+
+// Reasons of WorkersBound
+const (
+	// ReasonWorkersBound: at least one worker is bound.
+	ReasonWorkersBound = "WorkersBound"
+	// ReasonNoPool: no WorkerPool in the namespace names this flow.
+	ReasonNoPool = "NoPool"
+	// ReasonPoolsAtZero: every pool of this flow has replicas 0.
+	ReasonPoolsAtZero = "PoolsAtZero"
+	// ReasonWorkersStarting: workers exist and none is bound yet.
+	ReasonWorkersStarting = "WorkersStarting"
+	// ReasonServiceAccountNotAllowed: workers run as a ServiceAccount that
+	// spec.allowedServiceAccounts of the flow does not name. Add it there or
+	// change the template of the pool.
+	ReasonServiceAccountNotAllowed = "ServiceAccountNotAllowed"
+)
+
+// Reasons of DeliveryFailed
+const (
+	// ReasonDelivering: nothing has failed.
+	ReasonDelivering = "Delivering"
+	// ReasonLoadFailed: the queue could not be loaded for a minute. The producer
+	// goes on trying, and the condition clears itself.
+	ReasonLoadFailed = "LoadFailed"
+	// ReasonStoreFenced: a store was refused because a newer writer owns the queue.
+	ReasonStoreFenced = "StoreFenced"
+	// ReasonStoreConflict: a store contradicts what the queue holds.
+	ReasonStoreConflict = "StoreConflict"
+	// ReasonAcceptFenced: an accept was refused because a newer writer owns the
+	// queue.
+	ReasonAcceptFenced = "AcceptFenced"
+	// ReasonAcceptConflict: an accept contradicts what the queue holds.
+	ReasonAcceptConflict = "AcceptConflict"
+	// ReasonConfirmFailed: a confirmation could not be written for a minute. The
+	// job is set apart, the others go on, and the producer goes on trying.
+	ReasonConfirmFailed = "ConfirmFailed"
+	// ReasonConfirmFenced: a confirmation was refused because a newer writer owns
+	// the queue.
+	ReasonConfirmFenced = "ConfirmFenced"
+	// ReasonConfirmConflict: a confirmation contradicts what the queue holds.
+	ReasonConfirmConflict = "ConfirmConflict"
+	// ReasonProtocolViolation: something that no retry can heal, for example a
+	// corrupt row or an exhausted sequence.
+	ReasonProtocolViolation = "ProtocolViolation"
+	// ReasonQueueFormatUnsupported: the data of the queue was written in a format
+	// this version cannot read. Go back to the version that wrote it.
+	ReasonQueueFormatUnsupported = "QueueFormatUnsupported"
+)
+
+// Reasons of HasDeadLetters
+const (
+	// ReasonNoDeadLetters: no job waits for a person.
+	ReasonNoDeadLetters = "NoDeadLetters"
+	// ReasonJobsDeadLettered: jobs exhausted their attempts or were rejected. List
+	// them, then re-drive or drop each.
+	ReasonJobsDeadLettered = "JobsDeadLettered"
+)
+
+// Reasons of FlowAccepted
+const (
+	// ReasonFlowFound: the flow exists and takes the workers of the pool.
+	ReasonFlowFound = "FlowFound"
+	// ReasonWindowCapped: the flow takes the workers, with a flow control window
+	// capped by its maxFlowControlWindow.
+	ReasonWindowCapped = "WindowCapped"
+	// ReasonFlowSuspended: the flow exists and is suspended; the workers wait.
+	ReasonFlowSuspended = "FlowSuspended"
+	// ReasonFlowNotFound: no flow of that name is in the namespace. The pool makes
+	// no workers until there is; create the flow or correct spec.flows.
+	ReasonFlowNotFound = "FlowNotFound"
+	// ReasonFlowDeleting: the flow is being deleted.
+	ReasonFlowDeleting = "FlowDeleting"
+)
+
+// Reasons of Progressing
+const (
+	// ReasonStable: the pool has the workers asked for, of the newest revision.
+	ReasonStable = "Stable"
+	// ReasonScalingUp: workers are being added.
+	ReasonScalingUp = "ScalingUp"
+	// ReasonScalingDown: workers are being drained and removed.
+	ReasonScalingDown = "ScalingDown"
+	// ReasonReplacingWorkers: failed, evicted or lost workers are being replaced.
+	ReasonReplacingWorkers = "ReplacingWorkers"
+	// ReasonRollingOut: workers are being replaced by ones of the newest revision.
+	ReasonRollingOut = "RollingOut"
+	// ReasonPaused: spec.paused is Enabled and a rollout is held.
+	ReasonPaused = "Paused"
+)
+
+// Reasons of ScalingActive
+const (
+	// ReasonNoAutoscaler: no HorizontalPodAutoscaler targets the pool.
+	ReasonNoAutoscaler = "NoAutoscaler"
+	// ReasonAutoscalerActive: an autoscaler targets the pool and can compute its
+	// size.
+	ReasonAutoscalerActive = "AutoscalerActive"
+	// ReasonAutoscalerFailing: an autoscaler targets the pool and cannot compute its
+	// size. The message is the autoscaler's; the size stays.
+	ReasonAutoscalerFailing = "AutoscalerFailing"
+	// ReasonAutoscalerAmbiguous: more than one autoscaler targets the pool. Delete
+	// all but one.
+	ReasonAutoscalerAmbiguous = "AutoscalerAmbiguous"
+)
+
+// Reasons of Drained
+const (
+	// ReasonNothingDraining: no worker is draining.
+	ReasonNothingDraining = "NothingDraining"
+	// ReasonWorkersDraining: workers finish the jobs they run.
+	ReasonWorkersDraining = "WorkersDraining"
+	// ReasonDrainTimedOut: a worker did not finish within drain.timeoutSeconds; it
+	// is deleted and its jobs run again elsewhere.
+	ReasonDrainTimedOut = "DrainTimedOut"
+)

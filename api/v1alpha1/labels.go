@@ -1,0 +1,79 @@
+package v1alpha1
+
+// Labels of the objects that the operator makes.
+const (
+	// LabelFlow is the name of the flow an object belongs to.
+	LabelFlow = "workpulling.dev/flow"
+	// LabelPool is the name of the pool a worker pod belongs to. It stays on the
+	// pod for its whole life, so that logs and owners can always be found by it.
+	LabelPool = "workpulling.dev/pool"
+	// LabelPoolUID is the UID of the pool a worker pod counts for. It is the only
+	// label in status.selector, and it is removed from a pod the moment the pod
+	// starts to drain: an autoscaler must not average over a pod that is leaving.
+	// A raised target that takes a draining pod back puts it on again.
+	LabelPoolUID = "workpulling.dev/pool-uid"
+	// LabelRole is what a pod does: RoleProducer or RoleWorker.
+	LabelRole = "workpulling.dev/role"
+	// LabelRevision is the hash of the part of the spec a pod was made from.
+	LabelRevision = "workpulling.dev/revision"
+)
+
+// Values of LabelRole.
+const (
+	// RoleProducer marks the pod that holds the queue of a flow.
+	RoleProducer = "producer"
+	// RoleWorker marks a pod of a pool.
+	RoleWorker = "worker"
+)
+
+// Annotations of pods.
+const (
+	// AnnotationVictim asks for the removal of a worker: the next scale-down takes
+	// the pods that carry it before any other that is busy. Its value is free text
+	// for the reader. A person or a node autoscaler sets it.
+	AnnotationVictim = "workpulling.dev/victim"
+	// AnnotationDraining marks a worker that the operator drains. Its value is the
+	// reason, for the reader.
+	AnnotationDraining = "workpulling.dev/draining"
+	// AnnotationRuntimeRevision is the hash of the sidecar's image and
+	// configuration. It is apart from LabelRevision, because a new sidecar is no
+	// change of the template (runtime.updatePolicy decides).
+	AnnotationRuntimeRevision = "workpulling.dev/runtime-revision"
+)
+
+// Finalizers. In a terminating namespace each is released without waiting.
+const (
+	// FinalizerFlow keeps a flow until its deletionPolicy is satisfied.
+	FinalizerFlow = "workpulling.dev/flow"
+	// FinalizerPool keeps a pool until its workers are drained.
+	FinalizerPool = "workpulling.dev/pool"
+)
+
+// ReservedPrefix starts the names of containers and volumes that only the
+// operator may add to a pod.
+const ReservedPrefix = "workpulling-"
+
+// Ports of the sidecar; an app must not listen on them.
+const (
+	// PortHealth answers probes in both roles.
+	PortHealth int32 = 9440
+	// PortMetrics serves Prometheus metrics in both roles.
+	PortMetrics int32 = 9441
+	// PortIntake takes jobs in at the producer.
+	PortIntake int32 = 9443
+	// PortDelivery is where workers reach the producer, and where the operator
+	// reaches a worker.
+	PortDelivery int32 = 9444
+)
+
+const (
+	// MaxNameLength is the longest name of a flow or a pool, in characters. It
+	// leaves room for the suffixes of Services (63), StatefulSets (52) and pods.
+	MaxNameLength = 40
+	// DefaultVolumeSize is the size of the volume of a Local queue where the flow
+	// has no queue.local.
+	DefaultVolumeSize = "10Gi"
+	// DrainGraceMarginSeconds is what the pod's grace period has beyond the drain
+	// timeout: the time of the app to stop after its last job.
+	DrainGraceMarginSeconds = 30
+)

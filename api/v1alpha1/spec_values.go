@@ -1,0 +1,27 @@
+package v1alpha1
+
+import "k8s.io/apimachinery/pkg/api/resource"
+
+// VolumeSize is the size of the volume of a Local queue: local.size, or
+// DefaultVolumeSize where local is absent.
+func (q *QueueSpec) VolumeSize() resource.Quantity {
+	if q.Local == nil || q.Local.Size.IsZero() {
+		return resource.MustParse(DefaultVolumeSize)
+	}
+	return q.Local.Size
+}
+
+// IsSuspended says whether the flow is suspended.
+func (f *WorkPullingFlow) IsSuspended() bool { return f.Spec.Suspend == SwitchEnabled }
+
+// IsPaused says whether rollouts of the pool are held.
+func (p *WorkerPool) IsPaused() bool { return p.Spec.Paused == SwitchEnabled }
+
+// DesiredReplicas is the number of workers to keep: spec.replicas, or 1 where an
+// object has not been through the API server yet.
+func (p *WorkerPool) DesiredReplicas() int32 {
+	if p.Spec.Replicas == nil {
+		return 1
+	}
+	return *p.Spec.Replicas
+}

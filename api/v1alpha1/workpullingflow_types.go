@@ -1,0 +1,486 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// WorkPullingFlow is one stream of jobs: a producer that stores jobs durably and
+// hands each to exactly one worker of the pools that name this flow, at the pace
+// the workers ask for. An accepted job is kept until a worker has confirmed it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=workpullingflows,singular=workpullingflow,shortName=wpf,categories=workpulling
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Backlog",type=integer,JSONPath=`.status.backlog`
+// +kubebuilder:printcolumn:name="InFlight",type=integer,JSONPath=`.status.inFlight`
+// +kubebuilder:printcolumn:name="Workers",type=integer,JSONPath=`.status.workers`
+// +kubebuilder:printcolumn:name="DeadLetters",type=integer,JSONPath=`.status.deadLetters`
+// +kubebuilder:printcolumn:name="Queue",type=string,priority=1,JSONPath=`.spec.queue.type`
+// +kubebuilder:printcolumn:name="Epoch",type=integer,priority=1,JSONPath=`.status.queue.epoch`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40",message="metadata.name must be at most 40 characters: the names of Services and pods are built from it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter and hold only lower-case letters, digits and '-': it becomes the name of a Service"
+type WorkPullingFlow struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object metadata.
+	//
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is the desired behaviour of the flow. An empty spec is a working flow:
+	// a producer without an app, fed through the intake Service, with a Local queue.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Spec WorkPullingFlowSpec `json:"spec,omitzero"`
+
+	// status is what the operator last observed of the flow.
+	//
+	// +optional
+	Status WorkPullingFlowStatus `json:"status,omitzero"`
+}
+
+// WorkPullingFlowList is a list of flows.
+//
+// +kubebuilder:object:root=true
+type WorkPullingFlowList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard list metadata.
+	//
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	// items are the flows of the list.
+	Items []WorkPullingFlow `json:"items"`
+}
+
+// WorkPullingFlowSpec is the desired behaviour of a flow.
+//
+// +kubebuilder:validation:XValidation:rule="self.backlog.maxBytes == 0 || self.backlog.maxBytes >= self.payload.maxBytes",message="backlog.maxBytes must be at least payload.maxBytes, or the largest job could never be admitted"
+type WorkPullingFlowSpec struct {
+	// producer configures the pod that takes jobs in and hands them out.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Producer ProducerSpec `json:"producer,omitzero"`
+
+	// queue is where accepted jobs are kept until they are confirmed.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Queue QueueSpec `json:"queue,omitzero"`
+
+	// backlog bounds the jobs that are admitted while no worker has free demand.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Backlog BacklogSpec `json:"backlog,omitzero"`
+
+	// payload bounds one job.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Payload PayloadSpec `json:"payload,omitzero"`
+
+	// deduplicationWindowSeconds is how long a settled message id is remembered.
+	// A job that is submitted again inside the window is answered as already
+	// known and does not run again.
+	//
+	// +optional
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	DeduplicationWindowSeconds int32 `json:"deduplicationWindowSeconds,omitempty"`
+
+	// redelivery governs jobs whose handler failed.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Redelivery RedeliverySpec `json:"redelivery,omitzero"`
+
+	// liveness governs how fast a silent worker is given up.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Liveness LivenessSpec `json:"liveness,omitzero"`
+
+	// maxFlowControlWindow caps the flow control window of every pool of this
+	// flow, in jobs. Absent means no cap.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MaxFlowControlWindow int32 `json:"maxFlowControlWindow,omitempty"`
+
+	// allowedServiceAccounts are the names of the ServiceAccounts, in the
+	// namespace of the flow, that a worker of this flow may run as. An empty list
+	// allows every ServiceAccount that a pool of this flow uses.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	AllowedServiceAccounts []string `json:"allowedServiceAccounts,omitempty"`
+
+	// runtime configures the sidecar of the producer pod.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Runtime RuntimeSpec `json:"runtime,omitzero"`
+
+	// suspend stops the flow without losing anything while it is Enabled: the
+	// producer pod is taken down, stored jobs stay stored, new ones are refused.
+	//
+	// +optional
+	// +kubebuilder:default=Disabled
+	Suspend Switch `json:"suspend,omitempty"`
+
+	// deletionPolicy is what deleting the flow does to jobs that are not
+	// confirmed yet. Drain takes no more jobs and waits until all are settled,
+	// Refuse keeps the flow until its queue is empty while it goes on working,
+	// Discard drops them.
+	//
+	// +optional
+	// +kubebuilder:default=Drain
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+}
+
+// DeletionPolicy is what deleting a flow does to unconfirmed jobs.
+//
+// +kubebuilder:validation:Enum=Drain;Refuse;Discard
+type DeletionPolicy string
+
+const (
+	// DeletionDrain takes no new jobs and waits until the stored ones are settled.
+	DeletionDrain DeletionPolicy = "Drain"
+	// DeletionRefuse goes on working and is deleted when its queue is empty.
+	DeletionRefuse DeletionPolicy = "Refuse"
+	// DeletionDiscard drops what is not confirmed.
+	DeletionDiscard DeletionPolicy = "Discard"
+)
+
+// ProducerSpec configures the producer pod.
+type ProducerSpec struct {
+	// template is the pod of the app that submits jobs; the runtime is added as a
+	// sidecar. Without a template the pod is the runtime alone and jobs come in
+	// through the intake Service.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="size(self.spec.containers) > 0",message="spec.containers must hold at least one container"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Always'",message="spec.restartPolicy must be Always: the pod runs until the operator replaces it"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec.activeDeadlineSeconds)",message="spec.activeDeadlineSeconds must be left out: the pod is long-lived"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec.hostNetwork) || !self.spec.hostNetwork",message="spec.hostNetwork must be left out: the ports of the sidecar belong to the pod"
+	// +kubebuilder:validation:XValidation:rule="(!has(self.spec.shareProcessNamespace) || !self.spec.shareProcessNamespace) && (!has(self.spec.hostPID) || !self.spec.hostPID)",message="spec.shareProcessNamespace and spec.hostPID must be left out: they would show the sidecar's token and keys to the app"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec.ephemeralContainers)",message="spec.ephemeralContainers must be left out: Kubernetes accepts them in running pods only"
+	// +kubebuilder:validation:XValidation:rule="self.spec.containers.all(c, !has(c.ports) || c.ports.all(p, !(p.containerPort in [9440, 9441, 9443, 9444]))) && (!has(self.spec.initContainers) || self.spec.initContainers.all(c, !has(c.ports) || c.ports.all(p, !(p.containerPort in [9440, 9441, 9443, 9444]))))",message="ports 9440, 9441, 9443 and 9444 belong to the sidecar"
+	// +kubebuilder:validation:XValidation:rule="self.spec.containers.all(c, !c.name.startsWith('workpulling-')) && (!has(self.spec.initContainers) || self.spec.initContainers.all(c, !c.name.startsWith('workpulling-')))",message="container names that start with workpulling- are reserved"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec.volumes) || self.spec.volumes.all(v, !v.name.startsWith('workpulling-'))",message="volume names that start with workpulling- are reserved"
+	// +kubebuilder:validation:XValidation:rule="!has(self.metadata) || ((!has(self.metadata.labels) || self.metadata.labels.all(k, !k.startsWith('workpulling.dev/'))) && (!has(self.metadata.annotations) || self.metadata.annotations.all(k, !k.startsWith('workpulling.dev/'))))",message="labels and annotations that start with workpulling.dev/ are reserved"
+	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
+
+	// retryIntervalMilliseconds is how often the producer repeats a message to its
+	// app that has not been answered.
+	//
+	// +optional
+	// +kubebuilder:default=500
+	// +kubebuilder:validation:Minimum=50
+	// +kubebuilder:validation:Maximum=60000
+	RetryIntervalMilliseconds int32 `json:"retryIntervalMilliseconds,omitempty"`
+
+	// deliveryConfirmation tells the submitting app about each job that has been
+	// confirmed durably, while it is Enabled.
+	//
+	// +optional
+	// +kubebuilder:default=Disabled
+	DeliveryConfirmation Switch `json:"deliveryConfirmation,omitempty"`
+
+	// streamTimeoutSeconds is how long an open submission stream may stay silent
+	// before it is closed and the credit granted on it ends.
+	//
+	// +optional
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	StreamTimeoutSeconds int32 `json:"streamTimeoutSeconds,omitempty"`
+}
+
+// QueueSpec is where accepted jobs are kept.
+//
+// +kubebuilder:validation:XValidation:rule="self.type == oldSelf.type",message="queue.type cannot change: the jobs of the old queue would be left behind; make a new flow"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Local' || !has(self.local)",message="queue.local may be set only where queue.type is Local"
+// +kubebuilder:validation:XValidation:rule="quantity(has(self.local) ? string(self.local.size) : '10Gi').compareTo(quantity(has(oldSelf.local) ? string(oldSelf.local.size) : '10Gi')) >= 0",message="queue.local.size cannot shrink"
+// +kubebuilder:validation:XValidation:rule="(has(self.local) && has(self.local.storageClassName) ? [self.local.storageClassName] : []) == (has(oldSelf.local) && has(oldSelf.local.storageClassName) ? [oldSelf.local.storageClassName] : [])",message="queue.local.storageClassName cannot change: a volume stays in its class"
+type QueueSpec struct {
+	// type is the kind of queue. Local keeps jobs on a volume of the producer, and
+	// a job is accepted only when it has been synced to it. Memory keeps them in
+	// the memory of the producer: a restart loses what is not confirmed, counts it
+	// and shows it.
+	//
+	// +optional
+	// +kubebuilder:default=Local
+	Type QueueType `json:"type,omitempty"`
+
+	// local configures the volume of a Local queue. Absent means a volume of 10Gi
+	// in the default StorageClass.
+	//
+	// +optional
+	Local *LocalQueueSpec `json:"local,omitempty"`
+
+	// retry governs operations of the queue that fail for a passing reason.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Retry QueueRetrySpec `json:"retry,omitzero"`
+
+	// operationTimeoutSeconds is the deadline of one operation of the queue.
+	//
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=300
+	OperationTimeoutSeconds int32 `json:"operationTimeoutSeconds,omitempty"`
+}
+
+// QueueType is a kind of queue.
+//
+// +kubebuilder:validation:Enum=Local;Memory
+type QueueType string
+
+const (
+	// QueueLocal keeps jobs on a volume of the producer pod, synced before accept.
+	QueueLocal QueueType = "Local"
+	// QueueMemory keeps jobs in the memory of the producer: volatile.
+	QueueMemory QueueType = "Memory"
+)
+
+// LocalQueueSpec configures the volume of a Local queue.
+type LocalQueueSpec struct {
+	// size is the size of the volume, at least 64Mi. It may grow where the
+	// StorageClass allows expansion, and never shrinks.
+	//
+	// +optional
+	// +kubebuilder:default="10Gi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="size must be at least 64Mi"
+	Size resource.Quantity `json:"size,omitzero"`
+
+	// storageClassName is the StorageClass of the volume. Absent means the default
+	// class of the cluster; the empty string means a volume without a class, made
+	// by hand.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
+// QueueRetrySpec governs failing operations of a queue.
+type QueueRetrySpec struct {
+	// attempts is how often an operation is tried in all before the queue is
+	// reloaded under a new epoch.
+	//
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20
+	Attempts int32 `json:"attempts,omitempty"`
+
+	// backoffMilliseconds is the pause before the second try; it doubles with each
+	// further one.
+	//
+	// +optional
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=60000
+	BackoffMilliseconds int32 `json:"backoffMilliseconds,omitempty"`
+}
+
+// BacklogSpec bounds jobs that no worker holds yet.
+//
+// +kubebuilder:validation:XValidation:rule="(self.maxJobs == 0) == (self.maxBytes == 0)",message="maxJobs and maxBytes must both be 0 (a job is taken only for free demand) or both be greater"
+type BacklogSpec struct {
+	// maxJobs is how many jobs may wait. A submitter beyond it is asked to come
+	// back later. 0, together with maxBytes 0, takes a job only when a worker has
+	// free demand for it.
+	//
+	// +optional
+	// +kubebuilder:default=1000000
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000000
+	MaxJobs *int64 `json:"maxJobs,omitempty"`
+
+	// maxBytes is how many bytes of payload may wait, by default 1 GiB. Size the
+	// volume of a Local queue, or the memory limit of the runtime for a Memory
+	// queue, well above it.
+	//
+	// +optional
+	// +kubebuilder:default=1073741824
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=17592186044416
+	MaxBytes *int64 `json:"maxBytes,omitempty"`
+}
+
+// PayloadSpec bounds one job.
+type PayloadSpec struct {
+	// maxBytes is the largest payload of a job, by default 1 MiB. A larger one is
+	// refused when it is submitted; pass a reference to it instead.
+	//
+	// +optional
+	// +kubebuilder:default=1048576
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16777216
+	MaxBytes int64 `json:"maxBytes,omitempty"`
+}
+
+// RedeliverySpec governs jobs whose handler failed.
+type RedeliverySpec struct {
+	// maxAttempts is how often a handler may fail one job before the job becomes a
+	// dead letter. 0 never gives up.
+	//
+	// +optional
+	// +kubebuilder:default=20
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	MaxAttempts *int32 `json:"maxAttempts,omitempty"`
+
+	// backoff is the pause before a failed job runs again.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Backoff RedeliveryBackoff `json:"backoff,omitzero"`
+}
+
+// RedeliveryBackoff is an exponential pause with jitter.
+//
+// +kubebuilder:validation:XValidation:rule="self.initialMilliseconds <= self.maxMilliseconds",message="initialMilliseconds must not be greater than maxMilliseconds"
+type RedeliveryBackoff struct {
+	// initialMilliseconds is the pause after the first failure; it doubles with
+	// each further one.
+	//
+	// +optional
+	// +kubebuilder:default=1000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600000
+	InitialMilliseconds int32 `json:"initialMilliseconds,omitempty"`
+
+	// maxMilliseconds is the longest pause.
+	//
+	// +optional
+	// +kubebuilder:default=60000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400000
+	MaxMilliseconds int32 `json:"maxMilliseconds,omitempty"`
+}
+
+// LivenessSpec governs how fast a silent worker is given up.
+//
+// +kubebuilder:validation:XValidation:rule="self.deadlineSeconds >= 4 * self.heartbeatSeconds",message="deadlineSeconds must be at least four times heartbeatSeconds, or one lost heartbeat could cost a healthy worker"
+type LivenessSpec struct {
+	// heartbeatSeconds is the interval of heartbeats, both ways.
+	//
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=60
+	HeartbeatSeconds int32 `json:"heartbeatSeconds,omitempty"`
+
+	// deadlineSeconds is the silence after which a worker is lost and its
+	// unconfirmed jobs go to others.
+	//
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=4
+	// +kubebuilder:validation:Maximum=600
+	DeadlineSeconds int32 `json:"deadlineSeconds,omitempty"`
+}
+
+// WorkPullingFlowStatus is what the operator last observed of a flow. The counts
+// come from the producer's reports, at most a few times a minute; metrics have
+// the live numbers.
+type WorkPullingFlowStatus struct {
+	// conditions are Ready, ProducerAvailable, QueueAvailable, WorkersBound,
+	// DeliveryFailed and HasDeadLetters.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +patchStrategy=merge
+	// +patchMergeKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+
+	// observedGeneration is the generation of the spec this status is about.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// backlog is the number of stored jobs that no worker holds. Absent means not
+	// reported.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Backlog *int64 `json:"backlog,omitempty"`
+
+	// inFlight is the number of jobs that workers hold and have not settled.
+	// Absent means not reported.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	InFlight *int64 `json:"inFlight,omitempty"`
+
+	// workers is the number of workers that are bound to the producer. Absent means
+	// not reported.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Workers *int32 `json:"workers,omitempty"`
+
+	// deadLetters is the number of jobs that exhausted their attempts or were
+	// rejected, and wait for a person. Absent means not reported.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	DeadLetters *int64 `json:"deadLetters,omitempty"`
+
+	// lostJobs is the number of jobs that restarts of a Memory queue have lost. A
+	// Local queue loses none. Absent means not reported.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	LostJobs *int64 `json:"lostJobs,omitempty"`
+
+	// intakeURL is where jobs are submitted from inside the cluster.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	IntakeURL string `json:"intakeURL,omitempty"`
+
+	// queue describes the data of the queue. Absent means not reported.
+	//
+	// +optional
+	Queue *QueueStatus `json:"queue,omitempty"`
+}
+
+// QueueStatus describes the data of a queue.
+type QueueStatus struct {
+	// formatVersion is the version of the format of the stored data.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	FormatVersion int32 `json:"formatVersion,omitempty"`
+
+	// epoch is the generation of the writer that owns the queue. Each load of the
+	// queue issues the next one.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Epoch int64 `json:"epoch,omitempty"`
+}
