@@ -1,0 +1,4 @@
+// Package health answers kubelet's probes over HTTP.
+//
+// Invariant: readiness is a hint for people and for rollouts; nothing in the delivery path reads it (DESIGN 2).
+package health
