@@ -49,23 +49,6 @@ const (
 	FinalizerPool = "workpulling.dev/pool"
 )
 
-// ReservedPrefix starts the names of containers and volumes that only the
-// operator may add to a pod.
-const ReservedPrefix = "workpulling-"
-
-// Ports of the sidecar; an app must not listen on them.
-const (
-	// PortHealth answers probes in both roles.
-	PortHealth int32 = 9440
-	// PortMetrics serves Prometheus metrics in both roles.
-	PortMetrics int32 = 9441
-	// PortIntake takes jobs in at the producer.
-	PortIntake int32 = 9443
-	// PortDelivery is where workers reach the producer, and where the operator
-	// reaches a worker.
-	PortDelivery int32 = 9444
-)
-
 const (
 	// MaxNameLength is the longest name of a flow or a pool, in characters. It
 	// leaves room for the suffixes of Services (63), StatefulSets (52) and pods.

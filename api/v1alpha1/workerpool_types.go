@@ -95,7 +95,6 @@ type WorkerPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec.activeDeadlineSeconds)",message="spec.activeDeadlineSeconds must be left out: the pod is long-lived"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec.hostNetwork) || !self.spec.hostNetwork",message="spec.hostNetwork must be left out: the ports of the sidecar belong to the pod"
 	// +kubebuilder:validation:XValidation:rule="(!has(self.spec.shareProcessNamespace) || !self.spec.shareProcessNamespace) && (!has(self.spec.hostPID) || !self.spec.hostPID)",message="spec.shareProcessNamespace and spec.hostPID must be left out: they would show the sidecar's token and keys to the app"
-	// +kubebuilder:validation:XValidation:rule="!has(self.spec.ephemeralContainers)",message="spec.ephemeralContainers must be left out: Kubernetes accepts them in running pods only"
 	// +kubebuilder:validation:XValidation:rule="self.spec.containers.all(c, !has(c.ports) || c.ports.all(p, !(p.containerPort in [9440, 9441, 9443, 9444]))) && (!has(self.spec.initContainers) || self.spec.initContainers.all(c, !has(c.ports) || c.ports.all(p, !(p.containerPort in [9440, 9441, 9443, 9444]))))",message="ports 9440, 9441, 9443 and 9444 belong to the sidecar"
 	// +kubebuilder:validation:XValidation:rule="self.spec.containers.all(c, !c.name.startsWith('workpulling-')) && (!has(self.spec.initContainers) || self.spec.initContainers.all(c, !c.name.startsWith('workpulling-')))",message="container names that start with workpulling- are reserved"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec.volumes) || self.spec.volumes.all(v, !v.name.startsWith('workpulling-'))",message="volume names that start with workpulling- are reserved"
@@ -131,7 +130,7 @@ type WorkerPoolSpec struct {
 	// handler is how the sidecar hands a job to the app.
 	//
 	// +optional
-	// +kubebuilder:default={http: {}}
+	// +kubebuilder:default={http: {port: 8080}}
 	Handler HandlerSpec `json:"handler,omitzero"`
 
 	// drain governs how a worker stops.
@@ -143,7 +142,7 @@ type WorkerPoolSpec struct {
 	// update is the pace of a rollout.
 	//
 	// +optional
-	// +kubebuilder:default={}
+	// +kubebuilder:default={maxSurge: "25%", maxUnavailable: "25%"}
 	Update UpdateSpec `json:"update,omitzero"`
 
 	// paused holds every rollout of the pool while it is Enabled. Scaling and the

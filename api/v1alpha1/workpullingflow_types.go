@@ -62,7 +62,7 @@ type WorkPullingFlowList struct {
 
 // WorkPullingFlowSpec is the desired behaviour of a flow.
 //
-// +kubebuilder:validation:XValidation:rule="self.backlog.maxBytes == 0 || self.backlog.maxBytes >= self.payload.maxBytes",message="backlog.maxBytes must be at least payload.maxBytes, or the largest job could never be admitted"
+// +kubebuilder:validation:XValidation:rule="!has(self.backlog) || self.backlog.maxBytes == 0 || self.backlog.maxBytes >= self.payload.maxBytes",message="backlog.maxBytes must be at least payload.maxBytes, or the largest job could never be admitted"
 type WorkPullingFlowSpec struct {
 	// producer configures the pod that takes jobs in and hands them out.
 	//
@@ -73,19 +73,19 @@ type WorkPullingFlowSpec struct {
 	// queue is where accepted jobs are kept until they are confirmed.
 	//
 	// +optional
-	// +kubebuilder:default={}
+	// +kubebuilder:default={type: Local}
 	Queue QueueSpec `json:"queue,omitzero"`
 
 	// backlog bounds the jobs that are admitted while no worker has free demand.
 	//
 	// +optional
-	// +kubebuilder:default={}
+	// +kubebuilder:default={maxJobs: 1000000, maxBytes: 1073741824}
 	Backlog BacklogSpec `json:"backlog,omitzero"`
 
 	// payload bounds one job.
 	//
 	// +optional
-	// +kubebuilder:default={}
+	// +kubebuilder:default={maxBytes: 1048576}
 	Payload PayloadSpec `json:"payload,omitzero"`
 
 	// deduplicationWindowSeconds is how long a settled message id is remembered.
@@ -107,7 +107,7 @@ type WorkPullingFlowSpec struct {
 	// liveness governs how fast a silent worker is given up.
 	//
 	// +optional
-	// +kubebuilder:default={}
+	// +kubebuilder:default={heartbeatSeconds: 2, deadlineSeconds: 10}
 	Liveness LivenessSpec `json:"liveness,omitzero"`
 
 	// maxFlowControlWindow caps the flow control window of every pool of this
@@ -179,7 +179,6 @@ type ProducerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec.activeDeadlineSeconds)",message="spec.activeDeadlineSeconds must be left out: the pod is long-lived"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec.hostNetwork) || !self.spec.hostNetwork",message="spec.hostNetwork must be left out: the ports of the sidecar belong to the pod"
 	// +kubebuilder:validation:XValidation:rule="(!has(self.spec.shareProcessNamespace) || !self.spec.shareProcessNamespace) && (!has(self.spec.hostPID) || !self.spec.hostPID)",message="spec.shareProcessNamespace and spec.hostPID must be left out: they would show the sidecar's token and keys to the app"
-	// +kubebuilder:validation:XValidation:rule="!has(self.spec.ephemeralContainers)",message="spec.ephemeralContainers must be left out: Kubernetes accepts them in running pods only"
 	// +kubebuilder:validation:XValidation:rule="self.spec.containers.all(c, !has(c.ports) || c.ports.all(p, !(p.containerPort in [9440, 9441, 9443, 9444]))) && (!has(self.spec.initContainers) || self.spec.initContainers.all(c, !has(c.ports) || c.ports.all(p, !(p.containerPort in [9440, 9441, 9443, 9444]))))",message="ports 9440, 9441, 9443 and 9444 belong to the sidecar"
 	// +kubebuilder:validation:XValidation:rule="self.spec.containers.all(c, !c.name.startsWith('workpulling-')) && (!has(self.spec.initContainers) || self.spec.initContainers.all(c, !c.name.startsWith('workpulling-')))",message="container names that start with workpulling- are reserved"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec.volumes) || self.spec.volumes.all(v, !v.name.startsWith('workpulling-'))",message="volume names that start with workpulling- are reserved"
@@ -353,7 +352,7 @@ type RedeliverySpec struct {
 	// backoff is the pause before a failed job runs again.
 	//
 	// +optional
-	// +kubebuilder:default={}
+	// +kubebuilder:default={initialMilliseconds: 1000, maxMilliseconds: 60000}
 	Backoff RedeliveryBackoff `json:"backoff,omitzero"`
 }
 
