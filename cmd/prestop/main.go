@@ -1,0 +1,38 @@
+// Command prestop waits for the worker's drain and then runs the user's own preStop hook. It is static, because the user's image
+// may have no shell and no C library.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/sidecar/prestop"
+)
+
+func main() {
+	timeout := flag.Int("drain-timeout", 30, "seconds to wait for the drain")
+	text := flag.String("hook", "", "the user's own preStop hook, a LifecycleHandler in JSON, to run after the drain")
+	socket := flag.String("socket", runtimeconfig.DrainSocket, "the sidecar's drain socket")
+	flag.Parse()
+	if err := run(*socket, time.Duration(*timeout)*time.Second, *text); err != nil {
+		fmt.Fprintln(os.Stderr, "prestop:", err)
+		os.Exit(1)
+	}
+}
+
+func run(socket string, timeout time.Duration, text string) error {
+	ctx := context.Background()
+	hook, err := prestop.ParseHook(text)
+	if err != nil {
+		return err
+	}
+	if report, err := prestop.Wait(ctx, socket, timeout); err != nil {
+		// Said, not returned: the app must still get its own hook, and then its SIGTERM.
+		fmt.Fprintf(os.Stderr, "prestop: %v (running %d, unsettled %d)\n", err, report.Running, report.Unsettled)
+	}
+	return hook.Run(ctx)
+}

@@ -1,0 +1,7 @@
+// Package prestop is what an app container runs before it gets its SIGTERM: wait for the worker's drain, then run the hook that
+// the user's own template asked for (DESIGN 8).
+//
+// Invariants:
+//   - The user's hook runs whatever became of the drain, and its exit decides ours.
+//   - Waiting ends with the drain or with its timeout; a sidecar that is not there ends it at the timeout, never later.
+package prestop

@@ -1,0 +1,97 @@
+package telemetry
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+// Worker collects one Consumer's status at each scrape.
+type Worker struct {
+	status func() delivery.ConsumerStatus
+
+	registered, ready, draining, running, buffered, unsettled *prometheus.Desc
+	started, settled, duplicates, dropped                     *prometheus.Desc
+}
+
+// NewWorker returns a collector that reads status.
+func NewWorker(status func() delivery.ConsumerStatus) *Worker {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("workpulling_worker_"+name, help, labels, nil)
+	}
+	return &Worker{
+		status:     status,
+		registered: desc("registered", "1 while the worker has a binding to its flow."),
+		ready:      desc("app_ready", "1 while the app answers its port."),
+		draining:   desc("draining", "1 while the worker is cordoned or drains."),
+		running:    desc("running_jobs", "Handlers in progress, abandoned ones included."),
+		buffered:   desc("buffered_jobs", "Deliveries held and not started."),
+		unsettled:  desc("unsettled_jobs", "Running, buffered, and settlements that the controller has not taken over."),
+		started:    desc("started_jobs_total", "Handlers started."),
+		settled:    desc("settled_jobs_total", "Deliveries that ended, by outcome.", "outcome"),
+		duplicates: desc("duplicate_deliveries_total", "Deliveries that were absorbed without running the handler."),
+		dropped:    desc("dropped_messages_total", "Messages refused or ignored, by reason.", "reason"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (w *Worker) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{
+		w.registered, w.ready, w.draining, w.running, w.buffered, w.unsettled, w.started, w.settled, w.duplicates, w.dropped,
+	} {
+		out <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (w *Worker) Collect(out chan<- prometheus.Metric) {
+	s := w.status()
+	gauge := func(desc *prometheus.Desc, value float64) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
+	}
+	count := func(desc *prometheus.Desc, value uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), labels...)
+	}
+	gauge(w.registered, flag(s.Registered))
+	gauge(w.ready, flag(s.AppReady))
+	gauge(w.draining, flag(s.Cordoned || s.Draining))
+	gauge(w.running, float64(s.Running))
+	gauge(w.buffered, float64(s.Buffered))
+	gauge(w.unsettled, float64(s.Unsettled))
+	count(w.started, s.Started)
+	count(w.settled, s.Confirmed, "confirmed")
+	count(w.settled, s.Nacked, "nacked")
+	count(w.settled, s.HandedBack, "handed-back")
+	count(w.settled, s.Abandoned, "abandoned")
+	count(w.duplicates, s.Duplicates)
+	for reason, n := range s.Dropped {
+		count(w.dropped, n, reason)
+	}
+}
+
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// HandlerSeconds times the app's answers by outcome.
+type HandlerSeconds struct{ histogram *prometheus.HistogramVec }
+
+// NewHandlerSeconds registers the histogram.
+func NewHandlerSeconds(registry prometheus.Registerer) *HandlerSeconds {
+	h := &HandlerSeconds{histogram: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "workpulling_worker_handler_seconds",
+		Help:    "Time from invoking the app to its answer, by outcome.",
+		Buckets: prometheus.ExponentialBucketsRange(0.001, 600, 16),
+	}, []string{"outcome"})}
+	registry.MustRegister(h.histogram)
+	return h
+}
+
+// Observe records one answer.
+func (h *HandlerSeconds) Observe(outcome protocol.Outcome, seconds float64) {
+	h.histogram.WithLabelValues(outcome.String()).Observe(seconds)
+}
