@@ -18,12 +18,13 @@ var modes = map[string]func(context.Context, []string) error{
 	"produce": produce,
 	"receive": receive,
 	"submit":  submit,
+	"wait":    wait,
 }
 
 func main() {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if len(os.Args) < 2 || modes[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: app work|store|produce|receive|submit [flags]")
+		fmt.Fprintln(os.Stderr, "usage: app work|store|produce|receive|submit|wait [flags]")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -50,4 +51,10 @@ func serve(ctx context.Context, address string, handler http.Handler) error {
 		return fmt.Errorf("serving on %s: %w", address, err)
 	}
 	return <-stopped
+}
+
+// wait does nothing until it is stopped: a pod to run other modes in.
+func wait(ctx context.Context, _ []string) error {
+	<-ctx.Done()
+	return nil
 }
