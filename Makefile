@@ -1,0 +1,180 @@
+# Workpulling. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Tools and the local cluster's binaries live outside the clone, keyed by what
+# they are built from, so that a second clone starts warm.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/workpulling
+KEY_OF = $(shell cat $(addprefix hack/tools/,$(1)) 2>/dev/null | sha256sum | cut -c1-16)
+TOOLS := $(CACHE)/tools/$(call KEY_OF,go.mod go.sum)
+TOOLS_BUF := $(CACHE)/tools/$(call KEY_OF,buf/go.mod buf/go.sum)
+TOOLS_LINT := $(CACHE)/tools/$(call KEY_OF,lint/go.mod lint/go.sum lint/main.go)
+
+CONTROLLER_GEN := $(TOOLS)/controller-gen
+PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go
+PROTOC_GEN_GO_GRPC := $(TOOLS)/protoc-gen-go-grpc
+GOVULNCHECK := $(TOOLS)/govulncheck
+HELM := $(TOOLS)/helm
+BUF := $(TOOLS_BUF)/buf
+GOLANGCI_LINT := $(TOOLS_LINT)/golangci-lint
+CLUSTER := bin/cluster
+
+PROGRESS := hack/progress.sh
+
+# Parameters.
+FOCUS ?=
+SEEDS ?= 1000
+SEED ?=
+NODES ?= 1
+TIMEOUT ?= 20m
+
+##@ Use
+
+.PHONY: demo
+demo: ## Run the main job on a real local Kubernetes and prove that nothing was lost
+	@hack/setup.sh cluster
+	@hack/demo/demo.sh
+
+.PHONY: cluster-up
+cluster-up: cluster-bin ## Start the local Kubernetes (NODES=n) and print its kubeconfig
+	@hack/setup.sh cluster
+	@$(CLUSTER) up --nodes $(NODES)
+
+.PHONY: cluster-down
+cluster-down: cluster-bin ## Stop the local Kubernetes and leave nothing behind
+	@$(CLUSTER) down
+
+.PHONY: images
+images: ## Build the container image with docker or buildah
+	@hack/images.sh
+
+##@ Test
+
+.PHONY: test
+test: ## Run the unit tests and a short run of the simulator (needs Go only)
+	@hack/setup.sh go
+	@hack/build-progress.sh ./...
+	@$(PROGRESS) "unit tests" go test ./...
+	@$(MAKE) sim SEEDS=500
+
+.PHONY: test-race
+test-race: ## Run the tests of the concurrent parts under the race detector (needs a C compiler)
+	@hack/setup.sh race
+	@$(PROGRESS) "race tests" go test -race ./runtime/... ./sidecar/... ./internal/...
+
+.PHONY: test-integration
+test-integration: cluster-bin ## Run the integration tests against a real control plane (FOCUS=regexp)
+	@hack/setup.sh go
+	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) $(PROGRESS) "integration tests" \
+		go test -tags integration -count=1 -timeout $(TIMEOUT) ./test/integration/... \
+		$(if $(FOCUS),-ginkgo.focus='$(FOCUS)')
+
+.PHONY: test-e2e
+test-e2e: cluster-bin ## Run the end-to-end tests on a real local Kubernetes (FOCUS=regexp)
+	@hack/setup.sh cluster
+	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) $(PROGRESS) "end-to-end tests" \
+		go test -tags e2e -count=1 -timeout $(TIMEOUT) ./test/e2e/... $(if $(FOCUS),-args -ginkgo.focus='$(FOCUS)')
+
+.PHONY: sim
+sim: ## Run the simulator (SEEDS=n, or SEED=k to replay one)
+	@go run ./runtime/simulation/cmd/sim -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	@go test -run '^$$' -bench . -benchmem ./runtime/... ./sidecar/... ./test/bench/...
+
+.PHONY: nightly
+nightly: ## Run the long work: a million seeds, every benchmark, the whole end-to-end suite
+	@$(MAKE) sim SEEDS=1000000
+	@$(MAKE) bench
+	@$(MAKE) test-e2e TIMEOUT=6h
+
+##@ Develop
+
+.PHONY: build
+build: ## Build the binaries into bin/
+	@hack/build-progress.sh ./cmd/...
+	@CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## Format the code
+	@$(GOLANGCI_LINT) fmt
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Generate deepcopy functions
+	@$(CONTROLLER_GEN) object paths=./api/...
+
+.PHONY: manifests
+manifests: $(CONTROLLER_GEN) ## Generate CRDs and roles
+	@CONTROLLER_GEN=$(CONTROLLER_GEN) hack/manifests.sh
+
+.PHONY: proto
+proto: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) ## Generate the wire schema's code
+	@PATH="$(TOOLS):$$PATH" $(BUF) generate
+
+.PHONY: docs
+docs: ## Generate the reference docs
+	@go run ./hack/refdoc
+
+##@ Check
+
+.PHONY: verify
+verify: ## Regenerate everything, run every check, and demand a clean tree
+	@hack/verify.sh
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Lint the code
+	@$(PROGRESS) "golangci-lint" $(GOLANGCI_LINT) run
+
+.PHONY: lint-api
+lint-api: $(GOLANGCI_LINT) ## Lint the API types by the Kubernetes API conventions
+	@$(PROGRESS) "API lint" $(GOLANGCI_LINT) run --config .golangci-api.yml ./api/...
+
+.PHONY: proto-lint
+proto-lint: $(BUF) ## Lint the wire schema
+	@$(BUF) lint
+
+.PHONY: chart-lint
+chart-lint: $(HELM) ## Lint and render the charts
+	@HELM=$(HELM) hack/chart-lint.sh
+
+.PHONY: vuln
+vuln: $(GOVULNCHECK) ## Look for known vulnerabilities in what the binaries call
+	@$(GOVULNCHECK) ./cmd/...
+
+##@ Tools
+
+.PHONY: install-tools
+install-tools: $(CONTROLLER_GEN) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) $(HELM) $(BUF) $(GOLANGCI_LINT) ## Build the pinned tools into the cache
+
+$(TOOLS)/controller-gen: PKG = sigs.k8s.io/controller-tools/cmd/controller-gen
+$(TOOLS)/protoc-gen-go: PKG = google.golang.org/protobuf/cmd/protoc-gen-go
+$(TOOLS)/protoc-gen-go-grpc: PKG = google.golang.org/grpc/cmd/protoc-gen-go-grpc
+$(TOOLS)/govulncheck: PKG = golang.org/x/vuln/cmd/govulncheck
+$(TOOLS)/helm: PKG = helm.sh/helm/v3/cmd/helm
+$(TOOLS)/%:
+	@hack/setup.sh go
+	@$(PROGRESS) "building $*" go build -C hack/tools -trimpath -o $@ $(PKG)
+
+$(BUF):
+	@hack/setup.sh go
+	@$(PROGRESS) "building buf" go build -C hack/tools/buf -trimpath -o $@ github.com/bufbuild/buf/cmd/buf
+
+$(GOLANGCI_LINT):
+	@hack/setup.sh go
+	@$(PROGRESS) "building golangci-lint (a few minutes the first time)" go build -C hack/tools/lint -trimpath -o $@ .
+
+.PHONY: cluster-bin
+cluster-bin:
+	@hack/setup.sh go
+	@$(PROGRESS) "building the cluster command" go build -C hack/cluster -trimpath -o $(abspath $(CLUSTER)) ./cmd/cluster
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-zA-Z0-9_-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# setup.sh go|race|cluster|verify… makes sure that the programs a step needs are
+# there. As root on Debian it installs what is missing; elsewhere it names it.
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+
+# want COMMAND PACKAGE… notes the packages that bring a missing command.
+missing_commands=()
+missing_packages=()
+want() {
+	local command=$1
+	shift
+	if ! PATH="$PATH:/usr/sbin:/sbin" command -v "$command" >/dev/null 2>&1; then
+		missing_commands+=("$command")
+		missing_packages+=("$@")
+	fi
+}
+
+want_file() {
+	local file=$1
+	shift
+	if [ ! -e "$file" ]; then
+		missing_commands+=("$file")
+		missing_packages+=("$@")
+	fi
+}
+
+for need in "$@"; do
+	case $need in
+	go)
+		want go golang-go
+		want git git
+		;;
+	race)
+		want go golang-go
+		want gcc gcc libc6-dev
+		;;
+	verify)
+		want git git
+		want shellcheck shellcheck
+		;;
+	cluster)
+		want go golang-go
+		want containerd containerd
+		want runc runc
+		want ip iproute2
+		want iptables iptables
+		want conntrack conntrack
+		want nsenter util-linux
+		want mount mount
+		want buildah buildah
+		want_file /usr/lib/cni/bridge containernetworking-plugins
+		want_file /etc/ssl/certs/ca-certificates.crt ca-certificates
+		;;
+	*)
+		echo "setup.sh: unknown need $need" >&2
+		exit 2
+		;;
+	esac
+done
+
+if [ ${#missing_packages[@]} -gt 0 ]; then
+	if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+		echo "Missing: ${missing_commands[*]}" >&2
+		echo "On Debian, as root: apt-get install ${missing_packages[*]}" >&2
+		exit 1
+	fi
+	echo "Installing ${missing_packages[*]}" >&2
+	export DEBIAN_FRONTEND=noninteractive
+	hack/progress.sh "apt-get update" apt-get update -qq
+	hack/progress.sh "apt-get install" apt-get install -y -qq --no-install-recommends "${missing_packages[@]}" >/dev/null
+fi
+
+# Any Go from 1.21 on fetches the version that go.mod names by itself.
+if [[ " $* " == *" go "* || " $* " == *" race "* || " $* " == *" cluster "* ]]; then
+	if ! go version >/dev/null 2>&1 || ! go list -m >/dev/null 2>&1; then
+		echo "This needs Go $(sed -n 's/^go //p' go.mod) or later (any Go from 1.21 on with GOTOOLCHAIN=auto); found: $(go version 2>&1 | head -1)" >&2
+		exit 1
+	fi
+fi

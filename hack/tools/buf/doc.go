@@ -1,0 +1,2 @@
+// Package buf pins the Protobuf compiler.
+package buf
