@@ -53,11 +53,22 @@ const (
 )
 
 // Names of the objects that belong to a flow or pool, in its namespace.
-func ProducerName(flow string) string    { return flow + "-producer" } // StatefulSet, headless Service, ServiceAccount, Role, ConfigMap
-func ProducerTLSName(flow string) string { return flow + "-producer-tls" }
-func IntakeName(flow string) string      { return flow + "-intake" } // Service, port 443
-func WorkerName(pool string) string      { return pool + "-worker" } // ConfigMap
-func WorkerTLSName(pool string) string   { return pool + "-worker-tls" }
+func ProducerName(flow string) string { return flow + "-producer" } // StatefulSet, headless Service, ServiceAccount, Role, ConfigMap
+func IntakeName(flow string) string   { return flow + "-intake" }   // Service, port 443
+func WorkerName(pool string) string   { return pool + "-worker" }   // host name
+
+// WorkerConfigName is the ConfigMap of the workers of pool that pull from flow. A pool that changes its flow has two for as long as the
+// rollout lasts, so that a live document never moves a running worker to another flow. Neither name has a dot in it.
+func WorkerConfigName(pool, flow string) string { return WorkerName(pool) + "." + flow }
+
+// TLSSecretName is the Secret with the server keys of a namespace. Its name is the same everywhere, so that the operator's role can
+// name the only Secrets it may read. The keys of a producer are ProducerName + suffix, those of a pool's workers WorkerName + suffix;
+// a pod mounts its own pair alone, as tls.crt and tls.key in TLSDir.
+const (
+	TLSSecretName = "workpulling-tls"
+	TLSCertSuffix = ".crt"
+	TLSKeySuffix  = ".key"
+)
 
 // CAConfigMapName is the ConfigMap with ca.crt in every namespace that has a flow or pool.
 const CAConfigMapName = "workpulling-ca"

@@ -1,0 +1,10 @@
+// Package podbuilder turns a flow or a pool into pods. It is pure: the same input gives the same bytes.
+//
+// Invariants:
+//   - What the user wrote stays as written. The only edits of an app container are the preStop hook of a worker, which wraps the
+//     user's own hook, and the mounts that serve it (or the intake socket of a producer).
+//   - The identity token, the private key and, in a producer, the API token are mounted in the runtime's container alone.
+//   - Everything added passes the restricted Pod Security Standard.
+//   - A revision is a hash of the user's template and flows. The runtime's image and resources have a revision of their own, so an
+//     upgrade of the operator is never a change of the template (DESIGN 8).
+package podbuilder

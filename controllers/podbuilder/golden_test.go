@@ -1,0 +1,117 @@
+package podbuilder
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const image = "workpulling/runtime:v0.1.0"
+
+func TestGolden(t *testing.T) {
+	cases := map[string]func() (any, error){
+		"worker":           func() (any, error) { return WorkerPod(makePool(), image, "resize-x7k2p") },
+		"worker-with-hook": func() (any, error) { return WorkerPod(withHook(makePool()), image, "resize-x7k2p") },
+		"producer-gateway": func() (any, error) {
+			return ProducerStatefulSet(makeFlow(), image, corev1.ReadWriteOncePod)
+		},
+		"producer-memory": func() (any, error) {
+			flow := makeFlow()
+			flow.Spec.Queue.Type = v1alpha1.QueueMemory
+			return ProducerStatefulSet(flow, image, corev1.ReadWriteOnce)
+		},
+		"producer-with-app": func() (any, error) {
+			return ProducerStatefulSet(withProducerApp(makeFlow()), image, corev1.ReadWriteOnce)
+		},
+	}
+	for name, build := range cases {
+		t.Run(name, func(t *testing.T) {
+			object, err := build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := yaml.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", name+".golden.yaml")
+			if *update {
+				if err := os.WriteFile(path, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("%s differs (-want +got); run with -update where that is meant:\n%s", path, diff)
+			}
+		})
+	}
+}
+
+func makePool() *v1alpha1.WorkerPool {
+	return &v1alpha1.WorkerPool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "media", Name: "resize", UID: "7a0b6f0e-6d2c-4a57-9a55-000000000001"},
+		Spec: v1alpha1.WorkerPoolSpec{
+			Flows:    []string{"thumbnails"},
+			Replicas: ptr.To[int32](3),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "images"}, Annotations: map[string]string{"note": "kept"}},
+				Spec: corev1.PodSpec{
+					ServiceAccountName: "resizer",
+					Containers:         []corev1.Container{{Name: "app", Image: "example.com/resize:1", SecurityContext: restricted()}},
+				},
+			},
+			Drain:   v1alpha1.DrainSpec{TimeoutSeconds: 120},
+			Runtime: runtimeSpec(),
+		},
+	}
+}
+
+func withHook(pool *v1alpha1.WorkerPool) *v1alpha1.WorkerPool {
+	spec := &pool.Spec.Template.Spec
+	spec.TerminationGracePeriodSeconds = ptr.To[int64](900)
+	spec.InitContainers = []corev1.Container{{Name: "migrate", Image: "example.com/migrate:1"}}
+	spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/app", "flush"}}}}
+	return pool
+}
+
+func makeFlow() *v1alpha1.WorkPullingFlow {
+	return &v1alpha1.WorkPullingFlow{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "media", Name: "thumbnails", UID: "7a0b6f0e-6d2c-4a57-9a55-000000000002"},
+		Spec: v1alpha1.WorkPullingFlowSpec{
+			Queue:   v1alpha1.QueueSpec{Type: v1alpha1.QueueLocal},
+			Runtime: runtimeSpec(),
+		},
+	}
+}
+
+func withProducerApp(flow *v1alpha1.WorkPullingFlow) *v1alpha1.WorkPullingFlow {
+	flow.Spec.Queue.Local = &v1alpha1.LocalQueueSpec{Size: resource.MustParse("1Gi"), StorageClassName: ptr.To("fast")}
+	flow.Spec.Producer.Template = &corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "images"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "upload", Image: "example.com/upload:1", SecurityContext: restricted()}}},
+	}
+	return flow
+}
+
+func runtimeSpec() v1alpha1.RuntimeSpec {
+	return v1alpha1.RuntimeSpec{Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
+	}}
+}

@@ -1,0 +1,96 @@
+package podbuilder
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+)
+
+// WorkerPod is a worker of pool, called name, with the runtime of image. The pool is its controller.
+func WorkerPod(pool *v1alpha1.WorkerPool, image, name string) (*corev1.Pod, error) {
+	rt := Runtime{Image: image, Resources: pool.Spec.Runtime.Resources}
+	revision, err := WorkerRevision(pool)
+	if err != nil {
+		return nil, err
+	}
+	runtimeRevision, err := rt.Revision()
+	if err != nil {
+		return nil, err
+	}
+	template := pool.Spec.Template.DeepCopy()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       pool.Namespace,
+			Name:            name,
+			Labels:          map[string]string{},
+			Annotations:     map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pool, v1alpha1.GroupVersion.WithKind(v1alpha1.KindWorkerPool))},
+		},
+		Spec: template.Spec,
+	}
+	maps.Copy(pod.Labels, template.Labels)
+	maps.Copy(pod.Labels, WorkerLabels(pool))
+	pod.Labels[v1alpha1.LabelPoolUID] = string(pool.UID)
+	pod.Labels[v1alpha1.LabelRevision] = revision
+	maps.Copy(pod.Annotations, template.Annotations)
+	pod.Annotations[v1alpha1.AnnotationRuntimeRevision] = runtimeRevision
+
+	if err := addWorkerRuntime(&pod.Spec, rt, pool); err != nil {
+		return nil, err
+	}
+	return pod, nil
+}
+
+// WorkerLabels are the labels that a worker has for its whole life. LabelPoolUID, which a draining worker loses, is not among them.
+func WorkerLabels(pool *v1alpha1.WorkerPool) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelRole: v1alpha1.RoleWorker,
+		v1alpha1.LabelPool: pool.Name,
+		v1alpha1.LabelFlow: pool.Spec.Flows[0],
+	}
+}
+
+func addWorkerRuntime(spec *corev1.PodSpec, rt Runtime, pool *v1alpha1.WorkerPool) error {
+	spec.RestartPolicy = corev1.RestartPolicyAlways
+	if spec.TerminationGracePeriodSeconds == nil {
+		spec.TerminationGracePeriodSeconds = ptr.To(int64(pool.Spec.Drain.TimeoutSeconds) + v1alpha1.DrainGraceMarginSeconds)
+	}
+	sidecar := asSidecar(rt.container(runtimeconfig.ContainerSidecar, "worker", portTransport, portHealth, portMetrics))
+	spec.InitContainers = append([]corev1.Container{rt.install(), sidecar}, spec.InitContainers...)
+	spec.Volumes = append(spec.Volumes, volumes(runtimeconfig.WorkerConfigName(pool.Name, pool.Spec.Flows[0]), runtimeconfig.WorkerName(pool.Name))...)
+	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: volumeBin, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	for i := range spec.Containers {
+		if err := wrapPreStop(&spec.Containers[i], pool.Spec.Drain.TimeoutSeconds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wrapPreStop makes a container wait for the drain before its own hook runs, whoever stops the pod and why.
+func wrapPreStop(c *corev1.Container, drainSeconds int32) error {
+	command := []string{runtimeconfig.PrestopBin, fmt.Sprintf("-drain-timeout=%d", drainSeconds)}
+	if c.Lifecycle == nil {
+		c.Lifecycle = &corev1.Lifecycle{}
+	}
+	if c.Lifecycle.PreStop != nil {
+		hook, err := json.Marshal(c.Lifecycle.PreStop)
+		if err != nil {
+			return fmt.Errorf("encoding the preStop hook of container %s: %w", c.Name, err)
+		}
+		command = append(command, "-hook="+string(hook))
+	}
+	c.Lifecycle.PreStop = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: command}}
+	c.VolumeMounts = append(c.VolumeMounts,
+		corev1.VolumeMount{Name: volumeBin, MountPath: runtimeconfig.BinDir, ReadOnly: true},
+		corev1.VolumeMount{Name: volumeRun, MountPath: runtimeconfig.RunDir},
+	)
+	return nil
+}
