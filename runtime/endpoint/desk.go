@@ -1,0 +1,225 @@
+package endpoint
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+// desk is the producer endpoint of this process: it holds the submissions of the intake, gives each a granted token, and
+// keeps it until its caller has acknowledged the answer. It belongs to the loop.
+type desk struct {
+	producer *Producer
+	conn     delivery.ConnID
+	session  string
+	used     uint64 // the highest token used in this session
+	upTo     uint64
+	waiting  []*submission // without a token, oldest first
+	open     map[uint64]*submission
+}
+
+// submission is one job between its caller and the controller.
+type submission struct {
+	entry    Submission
+	token    uint64
+	answered bool // the caller has its answer
+	// acknowledged: the caller said that its answer was delivered, or went away.
+	acknowledged bool
+	withdrawn    bool // given up while waiting
+	answer       chan Answer
+	stored       protocol.Stored
+}
+
+func newDesk(p *Producer) *desk {
+	return &desk{producer: p, open: map[uint64]*submission{}}
+}
+
+// attach opens the endpoint at a fresh controller.
+func (d *desk) attach() {
+	d.conn = d.producer.nextConn()
+	d.producer.step(delivery.ProducerAttached{Conn: d.conn, MaxCredits: d.producer.options.Credits})
+}
+
+// submit queues submissions and uses what is granted.
+func (d *desk) submit(submissions []*submission) {
+	switch p := d.producer; {
+	case p.stopping || p.failure != nil:
+		refuse(submissions, ErrUnavailable)
+		return
+	case !p.intake.Open:
+		refuse(submissions, ErrSuspended)
+		return
+	}
+	d.waiting = append(d.waiting, submissions...)
+	d.advance()
+}
+
+func refuse(submissions []*submission, err error) {
+	for _, s := range submissions {
+		s.reply(Answer{Err: err})
+	}
+}
+
+func (s *submission) reply(a Answer) {
+	if !s.answered {
+		s.answered = true
+		s.answer <- a
+	}
+}
+
+// advance gives tokens to those who wait.
+func (d *desk) advance() {
+	for len(d.waiting) > 0 {
+		s := d.waiting[0]
+		if s.withdrawn {
+			d.waiting = d.waiting[1:]
+			continue
+		}
+		if d.used >= d.upTo {
+			return
+		}
+		d.waiting[0] = nil
+		d.waiting = d.waiting[1:]
+		d.used++
+		s.token = d.used
+		d.open[s.token] = s
+		d.send(protocol.Produced{Session: d.session, Token: s.token, Job: s.entry.Job}, s)
+	}
+}
+
+func (d *desk) send(message protocol.FromProducer, s *submission) {
+	event := delivery.ProducerMessage{Conn: d.conn, Message: message}
+	if s != nil {
+		event.Digest = s.entry.Digest
+	}
+	d.producer.step(event)
+}
+
+// receive takes one message of the controller.
+func (d *desk) receive(message protocol.ToProducer) {
+	switch m := message.(type) {
+	case protocol.RequestNext:
+		if m.Session != d.session {
+			d.renew(m.Session)
+		}
+		d.upTo = max(d.upTo, m.UpTo)
+		d.advance()
+	case protocol.Stored:
+		if m.Session == d.session {
+			d.stored(m)
+		}
+	case protocol.Refused:
+		if m.Session == d.session {
+			d.refused(m)
+		}
+	}
+}
+
+// renew starts a new session: what was not acknowledged in the old one is submitted again, oldest first. The first write of
+// a MessageID stands, so that this stores nothing twice.
+func (d *desk) renew(session string) {
+	again := make([]*submission, 0, len(d.open)+len(d.waiting))
+	for _, s := range d.open {
+		again = append(again, s)
+	}
+	slices.SortFunc(again, func(a, b *submission) int { return cmp.Compare(a.token, b.token) })
+	clear(d.open)
+	d.waiting = append(again, d.waiting...)
+	d.session, d.used, d.upTo = session, 0, 0
+}
+
+func (d *desk) stored(m protocol.Stored) {
+	s, ok := d.open[m.Token]
+	if !ok {
+		// Acknowledged before, and the acknowledgement crossed this repeat.
+		d.send(protocol.StoredAck{Session: m.Session, Token: m.Token, MessageID: m.MessageID}, nil)
+		return
+	}
+	s.stored = m
+	if s.acknowledged {
+		d.finish(s)
+		return
+	}
+	s.reply(Answer{Receipt: &Receipt{Stored: m, desk: d, submission: s}})
+}
+
+// acknowledge is the caller's word that its answer was delivered.
+func (d *desk) acknowledge(s *submission) {
+	s.acknowledged = true
+	if d.open[s.token] == s && s.stored.Token == s.token && s.stored.Session == d.session {
+		d.finish(s)
+	}
+}
+
+func (d *desk) finish(s *submission) {
+	delete(d.open, s.token)
+	d.send(protocol.StoredAck{Session: s.stored.Session, Token: s.token, MessageID: s.stored.MessageID}, nil)
+}
+
+func (d *desk) refused(m protocol.Refused) {
+	s, ok := d.open[m.Token]
+	if !ok {
+		return
+	}
+	delete(d.open, m.Token)
+	switch m.Code {
+	case protocol.RefusedNoCredit, protocol.RefusedStaleSession, protocol.RefusedTokenReused:
+		d.waiting = append([]*submission{s}, d.waiting...)
+		if m.Code == protocol.RefusedTokenReused {
+			d.advance()
+		}
+	case protocol.RefusedSuspended:
+		s.reply(Answer{Err: ErrSuspended})
+	case protocol.RefusedUnavailable:
+		s.reply(Answer{Err: ErrUnavailable})
+	default:
+		s.reply(Answer{Err: &RefusedError{Code: m.Code, Reason: m.Reason}})
+	}
+}
+
+// withdraw takes back a submission that is still without a token; err is what its caller gets.
+func (d *desk) withdraw(s *submission) {
+	if s.answered || s.token != 0 {
+		return
+	}
+	s.withdrawn = true
+	s.reply(Answer{Err: d.whyWaiting()})
+}
+
+func (d *desk) whyWaiting() error {
+	if p := d.producer; p.controller == nil || p.controller.Stats().Phase != delivery.PhaseRunning {
+		return ErrUnavailable
+	}
+	return &NoCreditError{RetryAfter: time.Second}
+}
+
+// refuseWaiting answers everyone who has no token yet.
+func (d *desk) refuseWaiting(err error) {
+	kept := d.waiting[:0]
+	for _, s := range d.waiting {
+		if s.token != 0 {
+			kept = append(kept, s) // submitted before, in an earlier session: its outcome is not known
+			continue
+		}
+		s.reply(Answer{Err: err})
+	}
+	clear(d.waiting[len(kept):])
+	d.waiting = kept
+}
+
+// refuseAll answers everyone and forgets them.
+func (d *desk) refuseAll(err error) {
+	refuse(d.waiting, err)
+	for _, s := range d.open {
+		s.reply(Answer{Err: err})
+	}
+	clear(d.open)
+	d.waiting = nil
+	d.session, d.used, d.upTo = "", 0, 0
+}
+
+// quiet reports whether nobody waits for an answer.
+func (d *desk) quiet() bool { return len(d.open) == 0 }

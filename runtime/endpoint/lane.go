@@ -1,0 +1,116 @@
+package endpoint
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// lane runs operations of the queue beside the loop. The Controller keeps at most one write and one read in flight.
+type lane struct {
+	running sync.WaitGroup
+	writes  atomic.Int64
+}
+
+func (l *lane) wait()      { l.running.Wait() }
+func (l *lane) idle() bool { return l.writes.Load() == 0 }
+
+// operate runs one operation with its deadline and feeds the event that it returns to the Controller of the same generation.
+func (p *Producer) operate(timeout time.Duration, write bool, operation func(context.Context) (delivery.Event, func())) {
+	generation := p.generation
+	if write {
+		p.lane.writes.Add(1)
+	}
+	p.lane.running.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		event, before := operation(ctx)
+		p.loop.post(func() {
+			if write {
+				p.lane.writes.Add(-1)
+			}
+			if generation != p.generation {
+				return
+			}
+			if before != nil {
+				before()
+			}
+			p.step(event)
+		})
+	})
+}
+
+func (p *Producer) load(a delivery.LoadQueue) {
+	p.operate(10*p.options.OperationTimeout, true, func(ctx context.Context) (delivery.Event, func()) {
+		var rows []queue.Row
+		state, epoch, err := p.options.Queue.Load(ctx, p.options.Owner, func(row queue.Row) error {
+			rows = append(rows, row)
+			return ctx.Err()
+		})
+		return delivery.Loaded{Op: a.Op, Epoch: epoch, State: state, Rows: rows, Err: err}, func() {
+			if err != nil {
+				return
+			}
+			p.epoch.Store(uint64(epoch))
+			p.ages = ages{}
+			for _, row := range rows {
+				p.ages.add(row.StoreSeq, row.StoredAt)
+			}
+		}
+	})
+}
+
+func (p *Producer) apply(a delivery.ApplyBatch) {
+	p.operate(p.options.OperationTimeout, true, func(ctx context.Context) (delivery.Event, func()) {
+		result, err := p.options.Queue.Apply(ctx, a.Epoch, a.Batch)
+		return delivery.Applied{Op: a.Op, Result: result, Err: err}, func() {
+			now := p.options.Clock.Now()
+			for _, stored := range result.Stores {
+				if stored.Verdict == protocol.StoredNew {
+					p.ages.add(stored.StoreSeq, now)
+				}
+			}
+		}
+	})
+}
+
+func (p *Producer) read(a delivery.ReadJobs) {
+	p.operate(p.options.OperationTimeout, false, func(ctx context.Context) (delivery.Event, func()) {
+		jobs, err := p.options.Queue.ReadJobs(ctx, a.Seqs)
+		return delivery.JobsRead{Op: a.Op, Jobs: jobs, Err: err}, nil
+	})
+}
+
+// compactLimit bounds one round, so that writes are not held up for long.
+const compactLimit = 1000
+
+// compact forgets tombstones that are old enough, until ctx ends.
+func (p *Producer) compact(ctx context.Context) {
+	wait := p.options.CompactEvery
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.options.Clock.After(wait):
+		}
+		wait = p.options.CompactEvery
+		epoch := queue.Epoch(p.epoch.Load())
+		if epoch == 0 {
+			continue
+		}
+		operation, cancel := context.WithTimeout(ctx, p.options.OperationTimeout)
+		removed, err := p.options.Queue.Compact(operation, epoch, compactLimit)
+		cancel()
+		if err != nil {
+			// Not worth more than a debug line: what matters also shows in the next write.
+			p.log.V(1).Info("compacting the queue failed", "cause", err.Error())
+		} else if removed == compactLimit {
+			wait = min(wait, 100*time.Millisecond)
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package endpoint
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/transport"
+)
+
+// ProducerOptions configure a Producer. Config, Queue and Owner are required; the other zero values mean the defaults stated.
+type ProducerOptions struct {
+	Config delivery.ControllerConfig
+	Queue  queue.WorkQueue
+	// Owner is recorded with the epoch, for people and forwarding.
+	Owner string
+	Log   logr.Logger
+	// OperationTimeout bounds each operation of the durable lane (10 s); a load may take ten times that.
+	OperationTimeout time.Duration
+	// Intake is what the flow does at first; the zero value neither accepts nor dispatches.
+	Intake delivery.SetIntake
+	// Credits is the most unanswered submissions of this process (4,096), StreamCredits that of one gRPC producer stream (256).
+	Credits, StreamCredits int
+	// CreditWait is how long a submission waits for credit before it is refused (250 ms).
+	CreditWait time.Duration
+	// CompactEvery is how often tombstones are looked after (5 s).
+	CompactEvery time.Duration
+	// StopGrace is how long Run goes on after its context ended to make settlements durable (5 s).
+	StopGrace time.Duration
+	// OnFailed is called once for each terminal failure, on a goroutine of its own.
+	OnFailed func(delivery.Failed)
+	// Authenticator decides about the peers of Register'ed services.
+	Authenticator transport.Authenticator
+	Random        delivery.Random
+	Clock         clock.Clock
+}
+
+func (o *ProducerOptions) setDefaults() {
+	setDefault(&o.OperationTimeout, 10*time.Second)
+	setDefault(&o.Credits, 4096)
+	setDefault(&o.StreamCredits, 256)
+	setDefault(&o.CreditWait, 250*time.Millisecond)
+	setDefault(&o.CompactEvery, 5*time.Second)
+	setDefault(&o.StopGrace, 5*time.Second)
+	if o.Random == nil {
+		o.Random = CryptoRandom{}
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+}
+
+func setDefault[T int | time.Duration](value *T, otherwise T) {
+	if *value <= 0 {
+		*value = otherwise
+	}
+}
+
+// Producer hosts one Controller, its queue, the submissions of this process and the streams of its peers.
+type Producer struct {
+	options   ProducerOptions
+	log       logr.Logger
+	loop      *loop
+	lane      lane
+	penalties *transport.Penalties
+	refused   labelCounter
+	lastConn  atomic.Uint64
+	epoch     atomic.Uint64 // of the newest load, for maintenance
+
+	// Owned by the loop.
+	controller *delivery.Controller
+	config     delivery.ControllerConfig
+	intake     delivery.SetIntake
+	generation uint64
+	todo       []delivery.Event
+	stepping   bool
+	stopping   bool
+	stopBy     time.Time
+	failure    *delivery.Failed
+	began      time.Time
+	desk       *desk
+	workers    map[delivery.ConnID]*transport.Outbox[protocol.ToWorker]
+	producers  map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]
+	waiters    waiters
+	ages       ages
+}
+
+// NewProducer returns a producer that does nothing until Run.
+func NewProducer(options ProducerOptions) *Producer {
+	options.setDefaults()
+	p := &Producer{
+		options:   options,
+		log:       options.Log,
+		loop:      newLoop(options.Clock),
+		penalties: transport.NewPenalties(options.Clock.Now),
+		config:    options.Config,
+		intake:    options.Intake,
+		workers:   map[delivery.ConnID]*transport.Outbox[protocol.ToWorker]{},
+		producers: map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]{},
+		waiters:   waiters{},
+	}
+	p.desk = newDesk(p)
+	return p
+}
+
+// Run loads the queue and works until ctx ends. Then it takes no more submissions, gives settlements StopGrace to become
+// durable, ends the streams and returns nil. It does not close the queue.
+func (p *Producer) Run(ctx context.Context) error {
+	defer p.lane.wait()
+	maintenance, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer stop()
+	background.Go(func() { p.compact(maintenance) })
+	p.loop.post(p.begin)
+	p.loop.run(ctx, p, p.stopped)
+	p.end()
+	return nil
+}
+
+// begin starts a fresh Controller.
+func (p *Producer) begin() {
+	p.generation++
+	p.failure = nil
+	p.began = p.options.Clock.Now()
+	p.controller = delivery.NewController(p.config, p.options.Random)
+	p.ages = ages{}
+	p.step(delivery.Start{})
+	p.step(p.intake)
+	p.desk.attach()
+}
+
+// Restart ends a failed incarnation and loads anew under a new epoch: the explicit recovery of a flow (B-237). All streams end.
+func (p *Producer) Restart(ctx context.Context) error {
+	return p.loop.call(ctx, func() {
+		for _, out := range p.workers {
+			out.Close()
+		}
+		for _, out := range p.producers {
+			out.Close()
+		}
+		clear(p.workers)
+		clear(p.producers)
+		p.begin()
+	})
+}
+
+// stopped decides whether the loop may end after its context did.
+func (p *Producer) stopped() bool {
+	now := p.options.Clock.Now()
+	if !p.stopping {
+		p.stopping = true
+		p.stopBy = now.Add(p.options.StopGrace)
+		p.desk.refuseWaiting(ErrUnavailable)
+	}
+	if p.controller == nil || p.failure != nil || !now.Before(p.stopBy) {
+		return true
+	}
+	return p.lane.idle() && p.controller.Stats().DirtyConfirms == 0 && p.desk.quiet()
+}
+
+func (p *Producer) end() {
+	for _, out := range p.workers {
+		out.Close()
+	}
+	for _, out := range p.producers {
+		out.Close()
+	}
+	p.desk.refuseAll(ErrUnavailable)
+}
+
+// Reconfigure replaces the tunables without dropping bindings (B-264).
+func (p *Producer) Reconfigure(config delivery.ControllerConfig) {
+	p.loop.post(func() {
+		p.config = config
+		p.step(delivery.Reconfigure{Config: config})
+	})
+}
+
+// SetIntake opens or closes the door for new jobs, and the dispatch of stored ones.
+func (p *Producer) SetIntake(intake delivery.SetIntake) {
+	p.loop.post(func() {
+		p.intake = intake
+		p.step(intake)
+		if !intake.Open {
+			p.desk.refuseWaiting(ErrSuspended)
+		}
+	})
+}
+
+// WorkerGone reports positive evidence that a pod is over, such as the deletion of its object.
+func (p *Producer) WorkerGone(podUID, reason string) {
+	p.loop.post(func() { p.step(delivery.WorkerGone{PodUID: podUID, Reason: reason}) })
+}
+
+func (p *Producer) heartbeat() time.Duration { return max(p.config.Heartbeat, time.Millisecond) }
+
+func (p *Producer) deadline() (delivery.Now, bool) {
+	if p.controller == nil || p.failure != nil {
+		return 0, false
+	}
+	return p.controller.NextDeadline()
+}
+
+func (p *Producer) tick() { p.step(delivery.Tick{}) }
+
+func (p *Producer) paused(gap time.Duration) {
+	p.log.Info("this process was paused", "seconds", gap.Seconds())
+	p.step(delivery.Paused{For: gap})
+}
+
+// step feeds one event, and the events that its own actions lead to, in order.
+func (p *Producer) step(event delivery.Event) {
+	if p.controller == nil {
+		return
+	}
+	p.todo = append(p.todo, event)
+	if p.stepping {
+		return
+	}
+	p.stepping = true
+	for len(p.todo) > 0 {
+		next := p.todo[0]
+		p.todo[0] = nil
+		p.todo = p.todo[1:]
+		for _, action := range p.controller.Step(p.loop.now(), next) {
+			p.execute(action)
+		}
+	}
+	p.todo = nil
+	p.stepping = false
+}
+
+func (p *Producer) execute(action delivery.Action) {
+	switch a := action.(type) {
+	case delivery.LoadQueue:
+		p.load(a)
+	case delivery.ApplyBatch:
+		p.apply(a)
+	case delivery.ReadJobs:
+		p.read(a)
+	case delivery.ToWorker:
+		if out, ok := p.workers[a.Conn]; ok {
+			out.Offer(a.Message)
+		}
+	case delivery.CloseWorker:
+		if out, ok := p.workers[a.Conn]; ok {
+			out.Close()
+			delete(p.workers, a.Conn)
+		}
+	case delivery.ToProducer:
+		if a.Conn == p.desk.conn {
+			p.desk.receive(a.Message)
+		} else if out, ok := p.producers[a.Conn]; ok {
+			out.Offer(a.Message)
+		}
+	case delivery.JobSettled:
+		p.waiters.settle(a)
+	case delivery.Failed:
+		p.failed(a)
+	}
+}
+
+func (p *Producer) failed(f delivery.Failed) {
+	p.failure = &f
+	p.log.Error(f.Cause, "reliable delivery failed; no job is taken or dispatched until the flow is recovered", "stage", f.Stage)
+	p.desk.refuseAll(ErrUnavailable)
+	for conn, out := range p.workers {
+		out.Close()
+		delete(p.workers, conn)
+	}
+	if p.options.OnFailed != nil {
+		go p.options.OnFailed(f)
+	}
+}
+
+func (p *Producer) nextConn() delivery.ConnID { return delivery.ConnID(p.lastConn.Add(1)) }

@@ -1,0 +1,265 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
+	pb "github.com/workpulling/workpulling/runtime/protocol/v1"
+	"github.com/workpulling/workpulling/runtime/protocol/wire"
+	"github.com/workpulling/workpulling/runtime/transport"
+)
+
+// identityTimeout bounds the check of one peer (G-085).
+const identityTimeout = 5 * time.Second
+
+// Register serves WorkPulling on a gRPC server. ProducerOptions.Authenticator is required then.
+func (p *Producer) Register(server grpc.ServiceRegistrar) {
+	pb.RegisterWorkPullingServer(server, service{producer: p})
+}
+
+// service is the gRPC face of a Producer.
+type service struct {
+	pb.UnimplementedWorkPullingServer
+	producer *Producer
+}
+
+// Pull serves one worker's stream until either side ends it.
+func (s service) Pull(stream pb.WorkPulling_PullServer) error {
+	p := s.producer
+	worker, err := s.worker(stream.Context())
+	if err != nil {
+		return s.refuseWorker(stream, transport.AsRefusal(err))
+	}
+	conn, out := p.nextConn(), transport.NewOutbox[protocol.ToWorker]()
+	if !p.loop.post(func() { p.attachWorker(conn, worker, out) }) {
+		return status.Error(codes.Unavailable, "the producer is stopping")
+	}
+	defer p.loop.post(func() { p.detachWorker(conn) })
+	return serve(stream.Context(), out,
+		func(message protocol.ToWorker) error { return sendToWorker(stream, message) },
+		func() error { return s.receiveWorker(stream, conn, worker) })
+}
+
+// worker authenticates the peer.
+func (s service) worker(ctx context.Context) (delivery.Worker, error) {
+	token, err := transport.BearerOf(ctx)
+	if err != nil {
+		return delivery.Worker{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
+	defer cancel()
+	worker, err := s.producer.options.Authenticator.AuthenticateWorker(ctx, token)
+	if err != nil {
+		return delivery.Worker{}, err
+	}
+	if refusal := s.producer.penalties.Check(worker.PodUID); refusal != nil {
+		return delivery.Worker{}, refusal
+	}
+	return worker, nil
+}
+
+// refuseWorker answers the registration, which echoes a nonce, and ends the stream.
+func (s service) refuseWorker(stream pb.WorkPulling_PullServer, refusal *transport.Refusal) error {
+	p := s.producer
+	p.refused.add(refusal.Label)
+	p.log.V(1).Info("refused a worker", "label", refusal.Label, "reason", refusal.Reason)
+	first := make(chan *pb.WorkerFrame, 1)
+	go func() {
+		if frame, err := stream.Recv(); err == nil {
+			first <- frame
+		}
+		close(first)
+	}()
+	select {
+	case frame := <-first:
+		if message, err := wire.DecodeFromWorker(frame); err == nil {
+			if register, ok := message.(protocol.RegisterConsumer); ok {
+				_ = sendToWorker(stream, protocol.RegistrationRefused{
+					Nonce: register.Nonce, Code: refusal.Code, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter,
+				})
+			}
+		}
+	case <-p.options.Clock.After(identityTimeout):
+	case <-p.loop.done:
+	}
+	return refusal.Status()
+}
+
+// receiveWorker hands the worker's messages to the loop.
+func (s service) receiveWorker(stream pb.WorkPulling_PullServer, conn delivery.ConnID, worker delivery.Worker) error {
+	p := s.producer
+	budget := p.penalties.Budget(worker.PodUID)
+	for {
+		frame, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		message, err := wire.DecodeFromWorker(frame)
+		if err != nil {
+			if refusal := budget.Spend(); refusal != nil {
+				p.refused.add(refusal.Label)
+				p.log.Info("a worker sends malformed frames and has to wait", "pod", worker.PodName, "podUID", worker.PodUID, "cause", err.Error())
+				return refusal.Status()
+			}
+			continue
+		}
+		if register, ok := message.(protocol.RegisterConsumer); ok && register.Incarnation.PodUID != worker.PodUID {
+			refusal := &transport.Refusal{
+				Code: protocol.RefusedIdentity, Label: transport.LabelPeerMismatch, RetryAfter: 10 * time.Second,
+				Reason: "the registration names another pod than the token",
+			}
+			p.refused.add(refusal.Label)
+			p.loop.post(func() {
+				if out, ok := p.workers[conn]; ok {
+					out.Offer(protocol.RegistrationRefused{Nonce: register.Nonce, Code: refusal.Code, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter})
+					out.Close()
+				}
+			})
+			continue
+		}
+		if !p.loop.post(func() { p.fromWorker(conn, message) }) {
+			return status.Error(codes.Unavailable, "the producer is stopping")
+		}
+	}
+}
+
+func sendToWorker(stream pb.WorkPulling_PullServer, message protocol.ToWorker) error {
+	for _, frame := range wire.EncodeToWorker(message) {
+		if err := stream.Send(frame); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve runs the two directions of a stream and returns when either has ended. Returning ends the other.
+func serve[M any](ctx context.Context, out *transport.Outbox[M], send func(M) error, receive func() error) error {
+	ended := make(chan error, 2)
+	go func() { ended <- out.Run(ctx, send) }()
+	go func() { ended <- receive() }()
+	select {
+	case err := <-ended:
+		out.Abort(context.Canceled)
+		return err
+	case <-out.Aborted():
+		return status.Error(codes.ResourceExhausted, transport.ErrSlowPeer.Error())
+	}
+}
+
+func (p *Producer) attachWorker(conn delivery.ConnID, worker delivery.Worker, out *transport.Outbox[protocol.ToWorker]) {
+	if p.stopping || p.controller == nil {
+		out.Close()
+		return
+	}
+	p.workers[conn] = out
+	if p.failure == nil {
+		p.step(delivery.WorkerConnected{Conn: conn, Worker: worker})
+	}
+}
+
+func (p *Producer) detachWorker(conn delivery.ConnID) {
+	delete(p.workers, conn)
+	p.step(delivery.WorkerDisconnected{Conn: conn})
+}
+
+// fromWorker steps the controller; a failed one cannot answer any more, so this does.
+func (p *Producer) fromWorker(conn delivery.ConnID, message protocol.FromWorker) {
+	out, ok := p.workers[conn]
+	if !ok {
+		return
+	}
+	if p.failure == nil {
+		p.step(delivery.WorkerMessage{Conn: conn, Message: message})
+		return
+	}
+	if register, ok := message.(protocol.RegisterConsumer); ok {
+		out.Offer(protocol.RegistrationRefused{
+			Nonce: register.Nonce, Code: protocol.RefusedUnavailable, RetryAfter: 10 * time.Second,
+			Reason: "reliable delivery of this flow failed at stage " + string(p.failure.Stage),
+		})
+	}
+}
+
+// Produce serves one producer endpoint's stream.
+func (s service) Produce(stream pb.WorkPulling_ProduceServer) error {
+	p := s.producer
+	submitter, err := s.submitter(stream.Context())
+	if err != nil {
+		refusal := transport.AsRefusal(err)
+		p.refused.add(refusal.Label)
+		return refusal.Status()
+	}
+	conn, out := p.nextConn(), transport.NewOutbox[protocol.ToProducer]()
+	if !p.loop.post(func() { p.attachProducer(conn, out) }) {
+		return status.Error(codes.Unavailable, "the producer is stopping")
+	}
+	defer p.loop.post(func() {
+		delete(p.producers, conn)
+		p.step(delivery.ProducerDetached{Conn: conn})
+	})
+	return serve(stream.Context(), out,
+		func(message protocol.ToProducer) error { return stream.Send(wire.EncodeToProducer(message)) },
+		func() error { return s.receiveProducer(stream, conn, out, submitter.Subject) })
+}
+
+func (s service) submitter(ctx context.Context) (transport.Submitter, error) {
+	token, err := transport.BearerOf(ctx)
+	if err != nil {
+		return transport.Submitter{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
+	defer cancel()
+	submitter, err := s.producer.options.Authenticator.AuthenticateSubmitter(ctx, token, "create")
+	if err != nil {
+		return transport.Submitter{}, err
+	}
+	if refusal := s.producer.penalties.Check(submitter.Subject); refusal != nil {
+		return transport.Submitter{}, refusal
+	}
+	return submitter, nil
+}
+
+func (p *Producer) attachProducer(conn delivery.ConnID, out *transport.Outbox[protocol.ToProducer]) {
+	if p.stopping || p.controller == nil || p.failure != nil {
+		out.Close()
+		return
+	}
+	p.producers[conn] = out
+	p.step(delivery.ProducerAttached{Conn: conn, MaxCredits: p.options.StreamCredits, Notify: true})
+}
+
+func (s service) receiveProducer(stream pb.WorkPulling_ProduceServer, conn delivery.ConnID, out *transport.Outbox[protocol.ToProducer], subject string) error {
+	p := s.producer
+	budget := p.penalties.Budget(subject)
+	for {
+		frame, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		message, err := wire.DecodeFromProducer(frame)
+		if errors.Is(err, protocol.ErrInvalid) {
+			if refusal := budget.Spend(); refusal != nil {
+				p.refused.add(refusal.Label)
+				return refusal.Status()
+			}
+			if produced := frame.GetProduced(); produced != nil {
+				out.Offer(invalidRefusal(produced.GetSession(), produced.GetToken(), produced.GetJob().GetMessageId(), err))
+			}
+			continue
+		}
+		event := delivery.ProducerMessage{Conn: conn, Message: message}
+		if produced, ok := message.(protocol.Produced); ok {
+			event.Digest = Digest(produced.Job)
+		}
+		if !p.loop.post(func() { p.step(event) }) {
+			return status.Error(codes.Unavailable, "the producer is stopping")
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package endpoint
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/transport"
+)
+
+// ProducerStats is a snapshot of a Producer.
+type ProducerStats struct {
+	delivery.Stats
+	// Intake is what the flow does with new and stored jobs.
+	Intake delivery.SetIntake
+	// Failure is the terminal failure that this incarnation ended with, nil while it lives.
+	Failure *delivery.Failed
+	// SessionAge is the age of this Controller, OldestBacklogAge roughly how long the oldest job waits; 0 if none does.
+	SessionAge, OldestBacklogAge time.Duration
+	// QueueAvailable is false while the durable lane fails; QueueMessage says how.
+	QueueAvailable bool
+	QueueMessage   string
+	// BacklogFull: no more jobs are taken until workers have demand or the backlog shrinks.
+	BacklogFull bool
+	// Refused counts refused identities and connections by label since the process started.
+	Refused map[transport.Label]uint64
+}
+
+// Stats returns a snapshot; ErrUnavailable after Run has ended.
+func (p *Producer) Stats(ctx context.Context) (ProducerStats, error) {
+	var stats ProducerStats
+	if err := p.loop.call(ctx, func() { stats = p.snapshot() }); err != nil {
+		return ProducerStats{}, err
+	}
+	stats.Refused = p.refused.snapshot()
+	return stats, nil
+}
+
+func (p *Producer) snapshot() ProducerStats {
+	if p.controller == nil {
+		return ProducerStats{Stats: delivery.Stats{Phase: delivery.PhaseLoading}, Intake: p.intake, QueueAvailable: true}
+	}
+	now := p.options.Clock.Now()
+	stats := ProducerStats{Stats: p.controller.Stats(), Intake: p.intake, Failure: p.failure, SessionAge: now.Sub(p.began)}
+	stats.OldestBacklogAge = p.ages.of(stats.OldestBacklogStoreSeq, now)
+	stats.QueueAvailable = stats.QueueError == "" && !stats.LoadFailing
+	stats.QueueMessage = stats.QueueError
+	backlog := stats.BacklogJobs + stats.DelayedJobs
+	stats.BacklogFull = stats.FreeDemand <= backlog &&
+		(backlog >= p.config.BacklogJobs || stats.BacklogBytes >= p.config.BacklogBytes)
+	return stats
+}
+
+// labelCounter counts by a closed set of labels.
+type labelCounter struct {
+	mu     sync.Mutex
+	counts map[transport.Label]uint64
+}
+
+func (c *labelCounter) add(label transport.Label) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[transport.Label]uint64{}
+	}
+	c.counts[label]++
+}
+
+func (c *labelCounter) snapshot() map[transport.Label]uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.counts)
+}
+
+// NoteRefusal counts a refusal that happened outside of this package, such as in the HTTP intake.
+func (p *Producer) NoteRefusal(refusal *transport.Refusal) { p.refused.add(refusal.Label) }
+
+// invalidRefusal tells a producer endpoint that its submission broke a limit.
+func invalidRefusal(session string, token uint64, messageID string, err error) protocol.Refused {
+	return protocol.Refused{Session: session, Token: token, MessageID: messageID, Code: protocol.RefusedInvalid, Reason: err.Error()}
+}

@@ -1,0 +1,77 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// Settled says how a job ended.
+type Settled struct {
+	DeadLettered bool
+	Reason       string
+}
+
+// waiters are the callers of Wait by store sequence.
+type waiters map[int64][]chan Settled
+
+func (w waiters) settle(a delivery.JobSettled) {
+	for _, waiter := range w[a.Ref.StoreSeq] {
+		waiter <- Settled{DeadLettered: a.DeadLettered, Reason: a.Reason}
+	}
+	delete(w, a.Ref.StoreSeq)
+}
+
+func (w waiters) remove(seq int64, waiter chan Settled) {
+	left := slices.DeleteFunc(w[seq], func(other chan Settled) bool { return other == waiter })
+	if len(left) == 0 {
+		delete(w, seq)
+		return
+	}
+	w[seq] = left
+}
+
+// Wait returns when the job is settled for good, or is a dead letter, and that is durable. ErrNotFound: the job is not known,
+// or settled so long ago that it is forgotten.
+func (p *Producer) Wait(ctx context.Context, ref queue.JobRef) (Settled, error) {
+	waiter := make(chan Settled, 1)
+	if err := p.loop.call(ctx, func() { p.waiters[ref.StoreSeq] = append(p.waiters[ref.StoreSeq], waiter) }); err != nil {
+		return Settled{}, err
+	}
+	defer p.loop.post(func() { p.waiters.remove(ref.StoreSeq, waiter) })
+	// It may have happened before: look once, now that nothing can be missed.
+	state, err := p.Lookup(ctx, ref.MessageID)
+	switch {
+	case err != nil:
+		return Settled{}, err
+	case state.Status == queue.StatusConfirmed:
+		return Settled{}, nil
+	case state.Status == queue.StatusDeadLettered:
+		return Settled{DeadLettered: true, Reason: "dead-lettered"}, nil
+	}
+	select {
+	case settled := <-waiter:
+		return settled, nil
+	case <-p.loop.done:
+		return Settled{}, ErrUnavailable
+	case <-ctx.Done():
+		return Settled{}, ctx.Err()
+	}
+}
+
+// Lookup finds a job by its id, settled ones within the deduplication window included; ErrNotFound otherwise.
+func (p *Producer) Lookup(ctx context.Context, messageID string) (queue.JobState, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.options.OperationTimeout)
+	defer cancel()
+	state, ok, err := p.options.Queue.Lookup(ctx, messageID)
+	switch {
+	case err != nil:
+		return queue.JobState{}, fmt.Errorf("%w: looking up a job: %w", ErrUnavailable, err)
+	case !ok:
+		return queue.JobState{}, ErrNotFound
+	}
+	return state, nil
+}

@@ -1,0 +1,282 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/transport"
+)
+
+// Handler processes deliveries. Handle is called on its own goroutine, at most Concurrency at a time, never twice at once for
+// one MessageID. ctx ends when the attempt is abandoned, the app restarts or the worker stops; a panic is a nack.
+type Handler interface {
+	Handle(ctx context.Context, d protocol.Delivery) Result
+}
+
+// HandlerFunc makes a function a Handler.
+type HandlerFunc func(ctx context.Context, d protocol.Delivery) Result
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, d protocol.Delivery) Result { return f(ctx, d) }
+
+// Result is how a handler ended: protocol.Confirmed, Nacked, Rejected, Delayed, or HandedBack when the app could not be
+// reached at all. Anything else counts as Nacked.
+type Result struct {
+	Outcome protocol.Outcome
+	// Reason is a short text for people; never a payload.
+	Reason string
+	// RetryAfter is the handler's wish with Delayed.
+	RetryAfter time.Duration
+}
+
+// Stream is a worker's connection to a producer, such as *transport.WorkerStream. Recv and Send are used by one goroutine each;
+// Close unblocks both.
+type Stream interface {
+	Send(protocol.FromWorker) error
+	Recv() (protocol.ToWorker, error)
+	Close()
+}
+
+// WorkerOptions configure a Worker. Config, Incarnation, Dial and Handler are required.
+type WorkerOptions struct {
+	Config      delivery.ConsumerConfig
+	Incarnation protocol.Incarnation
+	// Dial opens one stream; ctx bounds the stream's life. It has to fail within seconds where nobody answers.
+	Dial    func(ctx context.Context) (Stream, error)
+	Handler Handler
+	Log     logr.Logger
+	// Random and Clock default to the system's.
+	Random delivery.Random
+	Clock  clock.Clock
+	// ReconnectMin and ReconnectMax bound the jittered wait between attempts to connect (100 ms, 1 s).
+	ReconnectMin, ReconnectMax time.Duration
+}
+
+// DialPeer makes a Dial of a peer; peer is asked for every attempt, so that a changed address is followed.
+func DialPeer(peer func() transport.Peer) func(context.Context) (Stream, error) {
+	return func(ctx context.Context) (Stream, error) {
+		stream, err := peer().DialWorker(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return stream, nil
+	}
+}
+
+// Worker hosts one Consumer.
+type Worker struct {
+	options WorkerOptions
+	log     logr.Logger
+	loop    *loop
+
+	// Owned by the loop.
+	consumer *delivery.Consumer
+	beat     time.Duration
+	conn     delivery.ConnID
+	out      *transport.Outbox[protocol.FromWorker]
+	close    func()
+	runs     map[delivery.RunID]context.CancelFunc
+	runCtx   context.Context
+	handlers sync.WaitGroup
+
+	mu      sync.Mutex
+	drained chan struct{}
+	status  delivery.ConsumerStatus // the last one, for after the end
+}
+
+// NewWorker returns a worker that does nothing until Run. AppReady starts false: call SetAppReady.
+func NewWorker(options WorkerOptions) *Worker {
+	if options.Random == nil {
+		options.Random = CryptoRandom{}
+	}
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
+	if options.ReconnectMin <= 0 {
+		options.ReconnectMin = 100 * time.Millisecond
+	}
+	if options.ReconnectMax <= 0 {
+		options.ReconnectMax = time.Second
+	}
+	return &Worker{
+		options:  options,
+		log:      options.Log,
+		loop:     newLoop(options.Clock),
+		consumer: delivery.NewConsumer(options.Config, options.Incarnation, options.Random),
+		beat:     2 * time.Second,
+		runs:     map[delivery.RunID]context.CancelFunc{},
+		runCtx:   context.Background(),
+		drained:  make(chan struct{}),
+	}
+}
+
+// Run connects, and works until ctx ends; then it cancels the handlers that still run and waits for them. It returns nil.
+func (w *Worker) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var background sync.WaitGroup
+	w.runCtx = ctx
+	background.Go(func() { w.connect(ctx) })
+	w.loop.run(ctx, w, func() bool { return true })
+	cancel()
+	w.mu.Lock()
+	w.status = w.consumer.Status(w.loop.now())
+	w.mu.Unlock()
+	background.Wait()
+	w.handlers.Wait()
+	return nil
+}
+
+// Status returns a snapshot.
+func (w *Worker) Status() delivery.ConsumerStatus {
+	var status delivery.ConsumerStatus
+	if err := w.loop.call(context.Background(), func() { status = w.consumer.Status(w.loop.now()) }); err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.status
+	}
+	return status
+}
+
+// Now is the time that ConsumerStatus.IdleSince is measured in.
+func (w *Worker) Now() delivery.Now { return w.loop.now() }
+
+// CordonIfIdle stops demand if, and only if, nothing is in flight; it is atomic with respect to job starts.
+func (w *Worker) CordonIfIdle(ctx context.Context) (bool, delivery.ConsumerStatus) {
+	var status delivery.ConsumerStatus
+	err := w.loop.call(ctx, func() {
+		w.step(delivery.Cordon{})
+		status = w.consumer.Status(w.loop.now())
+	})
+	return err == nil && status.Cordoned, status
+}
+
+// StartDrain stops demand, hands unstarted jobs back and lets running ones finish. Drained tells the end.
+func (w *Worker) StartDrain() {
+	w.loop.post(func() {
+		w.newDrain()
+		w.step(delivery.Cordon{Force: true})
+	})
+}
+
+// Uncordon takes demand up again after CordonIfIdle or StartDrain.
+func (w *Worker) Uncordon() {
+	w.loop.post(func() {
+		w.newDrain()
+		w.step(delivery.Uncordon{})
+	})
+}
+
+// Drained is closed when the drain that is going on, or comes next, has ended: nothing runs, and every settlement was taken over.
+func (w *Worker) Drained() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.drained
+}
+
+// newDrain replaces the channel of a drain that has ended.
+func (w *Worker) newDrain() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.drained:
+		w.drained = make(chan struct{})
+	default:
+	}
+}
+
+// SetAppReady says whether the app answers.
+func (w *Worker) SetAppReady(ready bool) {
+	w.loop.post(func() { w.step(delivery.AppReady{Ready: ready}) })
+}
+
+// AppRestarted says that the app's process was replaced: all running handlers ended with it, in failure.
+func (w *Worker) AppRestarted() {
+	w.loop.post(func() {
+		for run, cancel := range w.runs {
+			cancel()
+			delete(w.runs, run)
+		}
+		w.step(delivery.AppRestarted{})
+	})
+}
+
+// Reconfigure replaces the tunables.
+func (w *Worker) Reconfigure(config delivery.ConsumerConfig) {
+	w.loop.post(func() { w.step(delivery.ReconfigureConsumer{Config: config}) })
+}
+
+func (w *Worker) deadline() (delivery.Now, bool) { return w.consumer.NextDeadline() }
+func (w *Worker) tick()                          { w.step(delivery.ConsumerTick{}) }
+func (w *Worker) heartbeat() time.Duration       { return w.beat }
+
+func (w *Worker) paused(gap time.Duration) {
+	w.log.Info("this process was paused", "seconds", gap.Seconds())
+	w.step(delivery.ConsumerPaused{For: gap})
+}
+
+func (w *Worker) step(event delivery.ConsumerEvent) {
+	for _, action := range w.consumer.Step(w.loop.now(), event) {
+		switch a := action.(type) {
+		case delivery.ToController:
+			if w.out != nil && a.Conn == w.conn {
+				w.out.Offer(a.Message)
+			}
+		case delivery.Reconnect:
+			if w.close != nil && a.Conn == w.conn {
+				w.close()
+			}
+		case delivery.StartHandler:
+			w.invoke(a)
+		case delivery.CancelHandler:
+			if cancel, ok := w.runs[a.Run]; ok {
+				cancel()
+			}
+		case delivery.Drained:
+			w.mu.Lock()
+			select {
+			case <-w.drained:
+			default:
+				close(w.drained)
+			}
+			w.mu.Unlock()
+		}
+	}
+}
+
+// invoke runs one handler. Its result is dropped if the app restarted meanwhile, because that already answered for it.
+func (w *Worker) invoke(start delivery.StartHandler) {
+	ctx, cancel := context.WithCancel(w.runCtx)
+	w.runs[start.Run] = cancel
+	w.handlers.Go(func() {
+		defer cancel()
+		result := w.handle(ctx, start.Delivery)
+		w.loop.post(func() {
+			if _, ok := w.runs[start.Run]; !ok {
+				return
+			}
+			delete(w.runs, start.Run)
+			w.step(delivery.HandlerDone{Run: start.Run, Outcome: result.Outcome, Reason: result.Reason, RetryAfter: result.RetryAfter})
+		})
+	})
+}
+
+func (w *Worker) handle(ctx context.Context, d protocol.Delivery) (result Result) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			w.log.Error(fmt.Errorf("handler panicked: %v", cause), "the attempt counts as failed", "messageID", d.Job.MessageID)
+			result = Result{Outcome: protocol.Nacked, Reason: "handler panicked"}
+		}
+		if result.Outcome < protocol.Confirmed || result.Outcome > protocol.Delayed || result.Outcome == protocol.Abandoned {
+			result.Outcome = protocol.Nacked
+		}
+	}()
+	return w.options.Handler.Handle(ctx, d)
+}

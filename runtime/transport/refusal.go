@@ -1,0 +1,82 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+// Authenticator decides who a peer is from the bearer token that it presents. Its errors are *Refusal where it knows why;
+// any other error is answered as protocol.RefusedUnavailable, "retry later" (B-091).
+type Authenticator interface {
+	// AuthenticateWorker returns the pod behind a token that may bind to this flow.
+	AuthenticateWorker(ctx context.Context, token string) (delivery.Worker, error)
+	// AuthenticateSubmitter returns who may do what verb says (create, get, list, update, delete) with the jobs of this flow.
+	AuthenticateSubmitter(ctx context.Context, token, verb string) (Submitter, error)
+}
+
+// Submitter is an authenticated and authorised caller of the intake.
+type Submitter struct {
+	// Subject is the user name as the API server knows it, such as system:serviceaccount:shop:orders.
+	Subject string
+}
+
+// Label says in one word why an identity was refused. Labels are values of a counter: a small closed set (B-082).
+type Label string
+
+const (
+	LabelTokenMissing   Label = "token-missing"                // no bearer token
+	LabelTokenInvalid   Label = "token-invalid"                // not a token of this cluster, or tampered with
+	LabelTokenExpired   Label = "token-expired"                // expired
+	LabelTokenAudience  Label = "token-audience"               // issued for another audience
+	LabelTokenUnbound   Label = "token-unbound"                // not bound to a pod
+	LabelPodDeleted     Label = "pod-deleted"                  // bound to an object that is gone
+	LabelPodUnknown     Label = "pod-unknown"                  // no such pod UID in the namespace
+	LabelPodTerminating Label = "pod-terminating"              // the pod is being deleted
+	LabelPodForeign     Label = "pod-foreign"                  // no pool of this flow owns the pod (B-083)
+	LabelServiceAccount Label = "serviceaccount"               // ServiceAccount or namespace not allowed (B-267)
+	LabelForbidden      Label = "forbidden"                    // authenticated, but not authorised
+	LabelUnavailable    Label = "unavailable"                  // cannot decide now
+	LabelCoolingDown    Label = "cooling-down"                 // too many malformed frames (B-204)
+	LabelPeerMismatch   Label = "registration-of-another-peer" // the registration names another pod than the token (B-081)
+)
+
+// Refusal is the error of an Authenticator.
+type Refusal struct {
+	Code       protocol.RefusalCode
+	Label      Label
+	Reason     string
+	RetryAfter time.Duration
+}
+
+func (r *Refusal) Error() string { return fmt.Sprintf("%s (%s): %s", r.Code, r.Label, r.Reason) }
+
+// AsRefusal returns the refusal in err, or "retry later" for an error that is none.
+func AsRefusal(err error) *Refusal {
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return refusal
+	}
+	return &Refusal{
+		Code: protocol.RefusedUnavailable, Label: LabelUnavailable, RetryAfter: time.Second,
+		Reason: "the identity cannot be checked now; try again",
+	}
+}
+
+// Status is the gRPC status that ends a stream which was refused.
+func (r *Refusal) Status() error {
+	code := codes.Unauthenticated
+	switch r.Label {
+	case LabelUnavailable, LabelCoolingDown:
+		code = codes.Unavailable
+	case LabelForbidden, LabelPodForeign, LabelServiceAccount, LabelPeerMismatch:
+		code = codes.PermissionDenied
+	}
+	return status.Error(code, r.Error())
+}
