@@ -1,6 +1,6 @@
 // Command kube is a complete Kubernetes in one file: every component is a sub-command of it.
 //
-//	kube etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kube-proxy|coredns [flags]
+//	kube etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kube-proxy|coredns|storage-provisioner|kubectl [flags]
 //
 // It may also be called through a symbolic link that bears the component's name, as envtest does.
 package main
@@ -27,6 +27,8 @@ import (
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -43,6 +45,8 @@ var components = map[string]func() int{
 	"kube-scheduler":          func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
 	"kube-proxy":              func() int { return cli.Run(proxy.NewProxyCommand()) },
 	"kubelet":                 func() int { return cli.Run(kubelet.NewKubeletCommand(context.Background())) },
+	"storage-provisioner":     func() int { return cli.Run(newProvisionerCommand()) },
+	"kubectl":                 runKubectl,
 }
 
 func main() {
@@ -58,6 +62,14 @@ func main() {
 		os.Exit(2)
 	}
 	os.Exit(run())
+}
+
+// runKubectl ends the process with kubectl's own exit codes and error texts.
+func runKubectl() int {
+	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
+		kubectlutil.CheckErr(err)
+	}
+	return 0
 }
 
 func names() []string {

@@ -1,0 +1,10 @@
+package component
+
+// Component is one process.
+type Component struct {
+	Name string   `json:"name"`           // also the name of its log file
+	Args []string `json:"args"`           // the program's path and its arguments
+	Env  []string `json:"env,omitempty"`  // NAME=value, beside the inherited ones
+	Dir  string   `json:"dir,omitempty"`  // working directory, "/" if empty
+	Once bool     `json:"once,omitempty"` // never started again
+}
