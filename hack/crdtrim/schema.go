@@ -99,7 +99,7 @@ func closeList(schema map[string]any, path ...string) {
 		schema[last] = map[string]any{
 			"type":     "array",
 			"maxItems": 0,
-			"items":    map[string]any{"type": "object"},
+			"items":    map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
 		}
 	}
 }
