@@ -20,7 +20,8 @@ var (
 	ErrNotFound = errors.New("queue: not found")
 )
 
-// Every other error is retriable: the operation may or may not have happened, and repeating it is safe.
+// An error that wraps protocol.ErrInvalid is the caller's fault (a job that breaks a limit): nothing was changed and a repeat
+// cannot help (G-134). Every other error is retriable: the operation may or may not have happened, and repeating it is safe.
 
 // Epoch is one generation of writer, positive, issued by Load. Zero is never valid.
 type Epoch uint64
@@ -30,7 +31,8 @@ type Digest [32]byte
 
 // JobRef names a job in Accept, Confirm, RecordAttempt and DeadLetter. Both fields must be those that Store returned: a pair
 // whose id is gone but whose sequence is at or below the cursor is a repeat after compaction and a no-op (G-X07, B-049);
-// a sequence above the cursor was never issued and is a conflict, as is an id that is held under another sequence.
+// a sequence below 1 or above the cursor was never issued and is a conflict, as is an id that is held under another sequence
+// or a sequence that is held by another id.
 type JobRef struct {
 	MessageID string
 	StoreSeq  int64
@@ -49,16 +51,18 @@ type StoreResult struct {
 }
 
 // AttemptRecord writes the counters of one job: Attempts are counted tries, Uncounted are deliveries that ended before the
-// handler started (DESIGN 5.7). Values never decrease; a lower value is ignored.
+// handler started (DESIGN 5.7). Values never decrease; a lower value is ignored, and so is a record of a job that is settled
+// or dead-lettered.
 type AttemptRecord struct {
 	JobRef
 	Attempts  int
 	Uncounted int
-	// LastReason is a short text for people, at most protocol.MaxReasonBytes.
+	// LastReason is a short text for people, cut to protocol.MaxReasonBytes. It becomes the reason of a DeadLetterRequest without one.
 	LastReason string
 }
 
-// DeadLetterRequest moves a job to the dead letters; repeating it is a no-op.
+// DeadLetterRequest moves a job to the dead letters; repeating it is a no-op, and so is dead-lettering a settled job.
+// A later Confirm of a dead letter settles it as confirmed: proof that the handler finished beats suspicion.
 type DeadLetterRequest struct {
 	JobRef
 	Attempts int
@@ -68,8 +72,9 @@ type DeadLetterRequest struct {
 // Batch is one atomic, durable write. Its parts are applied in the order of the fields, so a job may be stored, accepted
 // and confirmed in one batch. All or nothing: any error leaves the store unchanged.
 type Batch struct {
-	// Cursor is the append cursor as the caller knows it; required if Stores is not empty. Another value than the store's is
-	// ErrConflict (G-125, B-044). New ids get Cursor+1, Cursor+2, … in order; known ids use up nothing.
+	// Cursor is the append cursor as the caller knows it; required if Stores holds a new id. Another value than the store's is
+	// then ErrConflict (G-125, B-044). New ids get Cursor+1, Cursor+2, … in order; known ids use up nothing and ignore Cursor
+	// (G-126, B-045), so repeating a batch whose answer was lost is safe.
 	Cursor      int64
 	Stores      []StoreRequest
 	Accepts     []JobRef
@@ -103,7 +108,9 @@ type Row struct {
 type State struct {
 	Cursor      int64
 	DeadLetters int64
-	// Lost counts jobs that a volatile queue forgot at earlier restarts, if it can know.
+	// Lost counts the jobs that a volatile queue forgot at earlier restarts, if it can know; always 0 for a durable one.
+	Lost int64
+	// Format is the version of the data's format; 0 where nothing is written.
 	Format uint64
 }
 
@@ -119,7 +126,7 @@ type DeadLetter struct {
 // JobState is what a look-up by MessageID finds.
 type JobState struct {
 	StoreSeq int64
-	// Status is one of StatusStored, StatusConfirmed, StatusDeadLettered.
+	// Status is one of StatusStored, StatusConfirmed, StatusDeadLettered, StatusDropped.
 	Status   string
 	Attempts int
 	Accepted bool
@@ -131,6 +138,9 @@ const (
 	StatusStored       = "stored"
 	StatusConfirmed    = "confirmed"
 	StatusDeadLettered = "dead-lettered"
+	// StatusDropped is a dead letter that a person dropped: a tombstone. Its resubmission is answered AlreadyDeadLettered, because
+	// no handler ever finished it (I-8).
+	StatusDropped = "dropped"
 )
 
 // WorkQueue is the durable store of one flow. All methods are linearizable and safe for concurrent use; each ends at its
@@ -139,7 +149,8 @@ const (
 type WorkQueue interface {
 	// Load takes exclusive writership and reads the state in one step: every stored, unsettled row, accepted or not (DESIGN 5.1),
 	// goes to visit in ascending sequence. owner is recorded for people and forwarding. An error from visit, or any other
-	// error, leaves ownership as it was (G-122, B-042).
+	// error, leaves ownership as it was (G-122, B-042); only an error of the final commit itself is ambiguous, and the next
+	// Load resolves it. visit may read from the queue but must not write to it.
 	Load(ctx context.Context, owner string, visit func(Row) error) (State, Epoch, error)
 
 	// Apply writes one batch under an epoch (Store, Accept, RecordAttempt, DeadLetter, Confirm of the contract).
@@ -161,8 +172,9 @@ type WorkQueue interface {
 	// Drop settles a dead letter for good (a tombstone remains); audit says who and why. ErrNotFound if it is none.
 	Drop(ctx context.Context, epoch Epoch, ref JobRef, audit string) error
 
-	// Compact removes tombstones that are older than the deduplication window, at most limit of them, and returns how many.
-	// The window starts at the later of confirm and accept. A confirmed, never accepted row keeps its id.
+	// Compact removes tombstones that are older than the deduplication window, oldest first, at most limit of them, and returns
+	// how many. The window starts at the later of confirm and accept. A confirmed, never accepted row keeps its id. An id is
+	// forgotten by Compact alone: the window is the least time that it is remembered, the next Compact after it the end.
 	Compact(ctx context.Context, epoch Epoch, limit int) (int, error)
 
 	// Close releases the store. It does not give up the epoch.

@@ -1,0 +1,264 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
+)
+
+var errClosed = errors.New("memory queue: closed")
+
+// Options of a volatile queue. The zero value works.
+type Options struct {
+	// DeduplicationWindow is how long a settled id is remembered at least. Zero means that Compact forgets at once.
+	DeduplicationWindow time.Duration
+	// Clock is the wall clock; nil means time.Now. It dates rows and ages tombstones, nothing else.
+	Clock func() time.Time
+	// LossFile, if set, is a file that outlives the process (an emptyDir outlives a container) and in which the number of
+	// unsettled jobs is kept, so that the next process can say how many were lost. It is not synced: it survives the process,
+	// not the machine.
+	LossFile string
+}
+
+// Queue is the volatile back-end. See queue.WorkQueue for its methods.
+type Queue struct {
+	clock  func() time.Time
+	window atomic.Int64
+
+	writing chan struct{} // semaphore of one; holds a token while a writer or a Load is at work
+
+	mu     sync.RWMutex // guards all below; a writer takes it only inside the semaphore
+	closed bool
+	epoch  queue.Epoch
+	owner  string
+	cursor int64
+	rows   table
+	aging  []queue.JobRef // tombstones whose window runs, oldest first
+	latest time.Time      // start of the youngest window: starts never go back, whatever the clock does
+	audit  trail
+	loss   *lossFile
+}
+
+var (
+	_ queue.WorkQueue     = (*Queue)(nil)
+	_ queue.Deduplicating = (*Queue)(nil)
+	_ queue.OrphanKeeper  = (*Queue)(nil)
+	_ queue.Auditor       = (*Queue)(nil)
+)
+
+// New returns an empty queue. It fails only if Options.LossFile cannot be opened.
+func New(options Options) (*Queue, error) {
+	q := &Queue{clock: options.Clock, writing: make(chan struct{}, 1), rows: newTable()}
+	if q.clock == nil {
+		q.clock = time.Now
+	}
+	q.SetDeduplicationWindow(options.DeduplicationWindow)
+	if options.LossFile != "" {
+		loss, err := openLossFile(options.LossFile)
+		if err != nil {
+			return nil, fmt.Errorf("opening the loss file: %w", err)
+		}
+		q.loss = loss
+	}
+	return q, nil
+}
+
+// SetDeduplicationWindow implements queue.Deduplicating.
+func (q *Queue) SetDeduplicationWindow(window time.Duration) { q.window.Store(int64(window)) }
+
+// Owner is what the last successful Load was told.
+func (q *Queue) Owner() string {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	return q.owner
+}
+
+// Load implements queue.WorkQueue.
+func (q *Queue) Load(ctx context.Context, owner string, visit func(queue.Row) error) (queue.State, queue.Epoch, error) {
+	if err := q.lock(ctx); err != nil {
+		return queue.State{}, 0, err
+	}
+	defer q.unlock()
+	for _, row := range q.unsettled() {
+		if err := ctx.Err(); err != nil {
+			return queue.State{}, 0, err
+		}
+		if err := visit(row); err != nil {
+			return queue.State{}, 0, err
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return queue.State{}, 0, errClosed
+	}
+	q.epoch++
+	q.owner = owner
+	return queue.State{Cursor: q.cursor, DeadLetters: int64(q.rows.dead), Lost: q.loss.lost()}, q.epoch, nil
+}
+
+// unsettled copies the rows, so that visit runs without a lock that readers need.
+func (q *Queue) unsettled() []queue.Row {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	rows := make([]queue.Row, 0, q.rows.stored)
+	for _, r := range q.rows.bySeq {
+		if r.Status == ledger.Stored {
+			rows = append(rows, r.Row())
+		}
+	}
+	slices.SortFunc(rows, func(a, b queue.Row) int { return cmp.Compare(a.StoreSeq, b.StoreSeq) })
+	return rows
+}
+
+// Apply implements queue.WorkQueue.
+func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch) (queue.Result, error) {
+	checked, err := ledger.Check(batch)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	var result queue.Result
+	err = q.write(ctx, epoch, func(now time.Time) error {
+		plan, err := ledger.Apply(&q.rows, q.cursor, checked, now)
+		if err != nil {
+			return err
+		}
+		for _, change := range plan.Changes {
+			var job protocol.Job
+			if change.Job >= 0 {
+				job = batch.Stores[change.Job].Job
+			}
+			q.put(change, job)
+		}
+		q.cursor, result = plan.Result.Cursor, plan.Result
+		return nil
+	})
+	return result, err
+}
+
+// Redrive implements queue.WorkQueue.
+func (q *Queue) Redrive(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) (queue.Row, error) {
+	var row queue.Row
+	err := q.alter(ctx, epoch, queue.AuditRedrive, audit, func(time.Time) (ledger.Change, error) {
+		change, err := ledger.Redrive(&q.rows, ref)
+		row = change.After.Row()
+		return change, err
+	})
+	if err != nil {
+		return queue.Row{}, err
+	}
+	return row, nil
+}
+
+// Drop implements queue.WorkQueue.
+func (q *Queue) Drop(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) error {
+	return q.alter(ctx, epoch, queue.AuditDrop, audit, func(now time.Time) (ledger.Change, error) {
+		return ledger.Drop(&q.rows, ref, now)
+	})
+}
+
+// AcceptOrphan implements queue.OrphanKeeper.
+func (q *Queue) AcceptOrphan(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) error {
+	return q.alter(ctx, epoch, queue.AuditAcceptOrphan, audit, func(now time.Time) (ledger.Change, error) {
+		return ledger.AcceptOrphan(&q.rows, ref, now)
+	})
+}
+
+// alter is a person's deed on one job, with its audit line.
+func (q *Queue) alter(ctx context.Context, epoch queue.Epoch, action, text string, plan func(now time.Time) (ledger.Change, error)) error {
+	return q.write(ctx, epoch, func(now time.Time) error {
+		change, err := plan(now)
+		if err != nil {
+			return err
+		}
+		q.put(change, protocol.Job{})
+		q.audit.add(queue.AuditLine{At: now, Action: action, JobRef: change.After.JobRef, Text: ledger.CutText(text)})
+		return nil
+	})
+}
+
+// Compact implements queue.WorkQueue.
+func (q *Queue) Compact(ctx context.Context, epoch queue.Epoch, limit int) (int, error) {
+	removed := 0
+	err := q.write(ctx, epoch, func(now time.Time) error {
+		window := time.Duration(q.window.Load())
+		for removed < min(limit, len(q.aging)) && q.rows.byID[q.aging[removed].MessageID].Expired(now, window) {
+			q.rows.remove(q.aging[removed])
+			removed++
+		}
+		clear(q.aging[:removed])
+		q.aging = q.aging[removed:]
+		return nil
+	})
+	return removed, err
+}
+
+// write runs one deed of the writer that holds the epoch, under all locks.
+func (q *Queue) write(ctx context.Context, epoch queue.Epoch, deed func(now time.Time) error) error {
+	if err := q.lock(ctx); err != nil {
+		return err
+	}
+	defer q.unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return errClosed
+	}
+	if epoch == 0 || epoch != q.epoch {
+		return fmt.Errorf("%w: epoch %d, the newest is %d", queue.ErrFenced, epoch, q.epoch)
+	}
+	if err := deed(q.clock().UTC().Round(0)); err != nil {
+		return err
+	}
+	q.loss.record(q.rows.stored + q.rows.dead)
+	return nil
+}
+
+// put writes one planned change; job is read only for a new entry.
+func (q *Queue) put(change ledger.Change, job protocol.Job) {
+	after := change.After
+	if after.Aging() && !change.Before.Aging() {
+		if after.Since.Before(q.latest) {
+			after.Since = q.latest
+		}
+		q.latest = after.Since
+		q.aging = append(q.aging, after.JobRef)
+	}
+	q.rows.put(change.Before, after, job)
+}
+
+func (q *Queue) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case q.writing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (q *Queue) unlock() { <-q.writing }
+
+// Close implements queue.WorkQueue. What is unsettled stays counted in the loss file.
+func (q *Queue) Close() error {
+	q.writing <- struct{}{}
+	defer q.unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil
+	}
+	q.closed, q.rows, q.aging = true, newTable(), nil
+	return q.loss.close()
+}
