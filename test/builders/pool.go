@@ -1,0 +1,157 @@
+package builders
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+)
+
+// PoolBuilder makes a WorkerPool.
+type PoolBuilder struct{ pool v1alpha1.WorkerPool }
+
+// MakePool starts a pool of one worker for a flow, with every default set and one
+// app container.
+func MakePool(name, namespace, flow string) *PoolBuilder {
+	return &PoolBuilder{pool: v1alpha1.WorkerPool{
+		TypeMeta:   typeMeta(v1alpha1.KindWorkerPool),
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: v1alpha1.WorkerPoolSpec{
+			Flows:                      []string{flow},
+			Replicas:                   ptr.To[int32](1),
+			Template:                   Template("example.test/app"),
+			FlowControlWindow:          50,
+			ResendIntervalMilliseconds: 2000,
+			Concurrency:                1,
+			Handler:                    v1alpha1.HandlerSpec{HTTP: &v1alpha1.HTTPHandlerSpec{Port: 8080, Path: "/", TimeoutSeconds: 60}},
+			Drain:                      v1alpha1.DrainSpec{TimeoutSeconds: 120},
+			Update: v1alpha1.UpdateSpec{
+				MaxSurge:       ptr.To(intstr.FromString("25%")),
+				MaxUnavailable: ptr.To(intstr.FromString("25%")),
+			},
+			Paused:  v1alpha1.SwitchDisabled,
+			Runtime: defaultRuntime(),
+		},
+	}}
+}
+
+// Template is a pod template with one container, named app.
+func Template(image string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: image}}},
+	}
+}
+
+// UID sets the UID, which the API server sets otherwise.
+func (b *PoolBuilder) UID(uid types.UID) *PoolBuilder {
+	b.pool.UID = uid
+	return b
+}
+
+// Generation sets metadata.generation, which the API server sets otherwise.
+func (b *PoolBuilder) Generation(generation int64) *PoolBuilder {
+	b.pool.Generation = generation
+	return b
+}
+
+// Finalizers sets the finalizers.
+func (b *PoolBuilder) Finalizers(finalizers ...string) *PoolBuilder {
+	b.pool.Finalizers = finalizers
+	return b
+}
+
+// DeletedAt marks the pool as being deleted.
+func (b *PoolBuilder) DeletedAt(at metav1.Time) *PoolBuilder {
+	b.pool.DeletionTimestamp = &at
+	return b
+}
+
+// Replicas sets the number of workers.
+func (b *PoolBuilder) Replicas(replicas int32) *PoolBuilder {
+	b.pool.Spec.Replicas = &replicas
+	return b
+}
+
+// Image sets the image of the app container.
+func (b *PoolBuilder) Image(image string) *PoolBuilder {
+	b.pool.Spec.Template.Spec.Containers[0].Image = image
+	return b
+}
+
+// Template sets the pod of a worker.
+func (b *PoolBuilder) Template(template corev1.PodTemplateSpec) *PoolBuilder {
+	b.pool.Spec.Template = template
+	return b
+}
+
+// ServiceAccount sets whom the workers run as.
+func (b *PoolBuilder) ServiceAccount(name string) *PoolBuilder {
+	b.pool.Spec.Template.Spec.ServiceAccountName = name
+	return b
+}
+
+// Window sets the flow control window, in jobs.
+func (b *PoolBuilder) Window(jobs int32) *PoolBuilder {
+	b.pool.Spec.FlowControlWindow = jobs
+	return b
+}
+
+// Concurrency sets how many jobs a worker runs at once.
+func (b *PoolBuilder) Concurrency(jobs int32) *PoolBuilder {
+	b.pool.Spec.Concurrency = jobs
+	return b
+}
+
+// ResendInterval sets the resend interval, in milliseconds.
+func (b *PoolBuilder) ResendInterval(milliseconds int32) *PoolBuilder {
+	b.pool.Spec.ResendIntervalMilliseconds = milliseconds
+	return b
+}
+
+// Handler sets where jobs are posted and how long one may take, in seconds.
+func (b *PoolBuilder) Handler(port int32, path string, timeoutSeconds int32) *PoolBuilder {
+	b.pool.Spec.Handler.HTTP = &v1alpha1.HTTPHandlerSpec{Port: port, Path: path, TimeoutSeconds: timeoutSeconds}
+	return b
+}
+
+// DrainTimeout sets how long a draining worker may take, in seconds.
+func (b *PoolBuilder) DrainTimeout(seconds int32) *PoolBuilder {
+	b.pool.Spec.Drain.TimeoutSeconds = seconds
+	return b
+}
+
+// Update sets the pace of a rollout.
+func (b *PoolBuilder) Update(maxSurge, maxUnavailable intstr.IntOrString) *PoolBuilder {
+	b.pool.Spec.Update = v1alpha1.UpdateSpec{MaxSurge: &maxSurge, MaxUnavailable: &maxUnavailable}
+	return b
+}
+
+// Paused holds the rollouts.
+func (b *PoolBuilder) Paused() *PoolBuilder {
+	b.pool.Spec.Paused = v1alpha1.SwitchEnabled
+	return b
+}
+
+// UpdatePolicy sets when a new sidecar reaches running workers.
+func (b *PoolBuilder) UpdatePolicy(policy v1alpha1.UpdatePolicy) *PoolBuilder {
+	b.pool.Spec.Runtime.UpdatePolicy = policy
+	return b
+}
+
+// Status sets the status.
+func (b *PoolBuilder) Status(status v1alpha1.WorkerPoolStatus) *PoolBuilder {
+	b.pool.Status = status
+	return b
+}
+
+// Condition adds a condition to the status.
+func (b *PoolBuilder) Condition(conditionType string, status metav1.ConditionStatus, reason string) *PoolBuilder {
+	b.pool.Status.Conditions = append(b.pool.Status.Conditions, condition(conditionType, status, reason, b.pool.Generation))
+	return b
+}
+
+// Obj is a copy of the pool as built so far.
+func (b *PoolBuilder) Obj() *v1alpha1.WorkerPool { return b.pool.DeepCopy() }

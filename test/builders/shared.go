@@ -1,0 +1,30 @@
+package builders
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+)
+
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}
+}
+
+func defaultRuntime() v1alpha1.RuntimeSpec {
+	return v1alpha1.RuntimeSpec{
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("50m"),
+				corev1.ResourceMemory: resource.MustParse("64Mi"),
+			},
+			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
+		},
+		UpdatePolicy: v1alpha1.UpdateOnNextRollout,
+	}
+}
+
+func condition(conditionType string, status metav1.ConditionStatus, reason string, generation int64) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, ObservedGeneration: generation}
+}
