@@ -17,6 +17,7 @@ type desk struct {
 	session  string
 	used     uint64 // the highest token used in this session
 	upTo     uint64
+	free     []uint64      // granted tokens whose job was refused: they stay open
 	waiting  []*submission // without a token, oldest first
 	open     map[uint64]*submission
 }
@@ -78,16 +79,30 @@ func (d *desk) advance() {
 			d.waiting = d.waiting[1:]
 			continue
 		}
-		if d.used >= d.upTo {
+		token, ok := d.token()
+		if !ok {
 			return
 		}
 		d.waiting[0] = nil
 		d.waiting = d.waiting[1:]
-		d.used++
-		s.token = d.used
-		d.open[s.token] = s
+		s.token = token
+		d.open[token] = s
 		d.send(protocol.Produced{Session: d.session, Token: s.token, Job: s.entry.Job}, s)
 	}
+}
+
+// token takes a granted token that is not in use.
+func (d *desk) token() (uint64, bool) {
+	if n := len(d.free); n > 0 {
+		token := d.free[n-1]
+		d.free = d.free[:n-1]
+		return token, true
+	}
+	if d.used >= d.upTo {
+		return 0, false
+	}
+	d.used++
+	return d.used, true
 }
 
 func (d *desk) send(message protocol.FromProducer, s *submission) {
@@ -128,7 +143,7 @@ func (d *desk) renew(session string) {
 	slices.SortFunc(again, func(a, b *submission) int { return cmp.Compare(a.token, b.token) })
 	clear(d.open)
 	d.waiting = append(again, d.waiting...)
-	d.session, d.used, d.upTo = session, 0, 0
+	d.session, d.used, d.upTo, d.free = session, 0, 0, nil
 }
 
 func (d *desk) stored(m protocol.Stored) {
@@ -167,10 +182,9 @@ func (d *desk) refused(m protocol.Refused) {
 	delete(d.open, m.Token)
 	switch m.Code {
 	case protocol.RefusedNoCredit, protocol.RefusedStaleSession, protocol.RefusedTokenReused:
+		// Not this job's fault: it waits for another token. A stale session renews all tokens.
 		d.waiting = append([]*submission{s}, d.waiting...)
-		if m.Code == protocol.RefusedTokenReused {
-			d.advance()
-		}
+		return
 	case protocol.RefusedSuspended:
 		s.reply(Answer{Err: ErrSuspended})
 	case protocol.RefusedUnavailable:
@@ -178,6 +192,8 @@ func (d *desk) refused(m protocol.Refused) {
 	default:
 		s.reply(Answer{Err: &RefusedError{Code: m.Code, Reason: m.Reason}})
 	}
+	d.free = append(d.free, m.Token)
+	d.advance()
 }
 
 // withdraw takes back a submission that is still without a token; err is what its caller gets.
@@ -218,7 +234,7 @@ func (d *desk) refuseAll(err error) {
 	}
 	clear(d.open)
 	d.waiting = nil
-	d.session, d.used, d.upTo = "", 0, 0
+	d.session, d.used, d.upTo, d.free = "", 0, 0, nil
 }
 
 // quiet reports whether nobody waits for an answer.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
-	"github.com/workpulling/workpulling/runtime/protocol/wire"
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
@@ -49,7 +48,7 @@ func (p *Producer) SubmitBatch(ctx context.Context, entries []Submission) []Answ
 	pending := make([]*submission, 0, len(entries))
 	at := make([]int, 0, len(entries))
 	for i, entry := range entries {
-		if err := wire.CheckJob(entry.Job); err != nil {
+		if err := entry.Job.Validate(0); err != nil {
 			answers[i].Err = err
 			continue
 		}

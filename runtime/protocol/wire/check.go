@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"time"
-	"unicode/utf8"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 	pb "github.com/workpulling/workpulling/runtime/protocol/v1"
@@ -64,28 +63,6 @@ func checkCount(what string, n int) error {
 	return nil
 }
 
-// cut shortens text for people to the protocol's limit at a rune boundary and replaces invalid UTF-8.
-func cut(text string) string {
-	if len(text) > protocol.MaxReasonBytes {
-		end := protocol.MaxReasonBytes
-		for end > 0 && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end]
-	}
-	if utf8.ValidString(text) {
-		return text
-	}
-	clean := make([]rune, 0, len(text))
-	for _, r := range text {
-		clean = append(clean, r)
-	}
-	if out := string(clean); len(out) <= protocol.MaxReasonBytes {
-		return out
-	}
-	return "reason is not valid UTF-8"
-}
-
 const maxMilliseconds = math.MaxInt64 / int64(time.Millisecond)
 
 // duration converts milliseconds of the wire; negative values are refused and absurd ones saturate.
@@ -104,38 +81,12 @@ func milliseconds(d time.Duration) int64 {
 	return int64((d-1)/time.Millisecond) + 1
 }
 
-// CheckJob returns an error wrapping protocol.ErrInvalid unless the job keeps all limits of the protocol.
-func CheckJob(job protocol.Job) error {
-	if err := protocol.CheckID("message id", job.MessageID); err != nil {
-		return err
-	}
-	switch {
-	case len(job.Payload) == 0:
-		return invalid("payload is empty")
-	case len(job.Payload) > protocol.MaxPayloadBytes:
-		return invalid("payload has %d bytes, the limit is %d", len(job.Payload), protocol.MaxPayloadBytes)
-	case len(job.Headers) > protocol.MaxHeaders:
-		return invalid("%d headers, the limit is %d", len(job.Headers), protocol.MaxHeaders)
-	}
-	size := 0
-	for key, value := range job.Headers {
-		if key == "" || !utf8.ValidString(key) || !utf8.ValidString(value) {
-			return invalid("a header has an empty key or is not valid UTF-8")
-		}
-		size += len(key) + len(value)
-	}
-	if size > protocol.MaxHeaderBytes {
-		return invalid("headers have %d bytes, the limit is %d", size, protocol.MaxHeaderBytes)
-	}
-	return nil
-}
-
+// decodeJob leaves the limits to Job.Validate, which the caller calls.
 func decodeJob(job *pb.Job) (protocol.Job, error) {
 	if job == nil {
 		return protocol.Job{}, invalid("job is missing")
 	}
-	out := protocol.Job{MessageID: job.GetMessageId(), Headers: job.GetHeaders(), Payload: job.GetPayload()}
-	return out, CheckJob(out)
+	return protocol.Job{MessageID: job.GetMessageId(), Headers: job.GetHeaders(), Payload: job.GetPayload()}, nil
 }
 
 func encodeJob(job protocol.Job) *pb.Job {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -17,7 +18,7 @@ func EncodeToWorker(message protocol.ToWorker) []*pb.ControllerFrame {
 		}}}}
 	case protocol.RegistrationRefused:
 		return []*pb.ControllerFrame{{Message: &pb.ControllerFrame_RegistrationRefused{RegistrationRefused: &pb.RegistrationRefused{
-			Nonce: m.Nonce, Code: string(m.Code), Reason: cut(m.Reason), RetryAfterMilliseconds: milliseconds(m.RetryAfter),
+			Nonce: m.Nonce, Code: string(m.Code), Reason: protocol.ClipReason(m.Reason), RetryAfterMilliseconds: milliseconds(m.RetryAfter),
 		}}}}
 	case protocol.SequencedMessage:
 		return encodeSequenced(m)
@@ -31,7 +32,7 @@ func EncodeToWorker(message protocol.ToWorker) []*pb.ControllerFrame {
 		return []*pb.ControllerFrame{{Message: &pb.ControllerFrame_Heartbeat{Heartbeat: encodeHeartbeat(m)}}}
 	case protocol.BindingEnded:
 		return []*pb.ControllerFrame{{Message: &pb.ControllerFrame_Ended{Ended: &pb.BindingEnded{
-			BindingId: m.BindingID, Code: string(m.Code), Reason: cut(m.Reason), RetryAfterMilliseconds: milliseconds(m.RetryAfter),
+			BindingId: m.BindingID, Code: string(m.Code), Reason: protocol.ClipReason(m.Reason), RetryAfterMilliseconds: milliseconds(m.RetryAfter),
 		}}}}
 	}
 	return nil
@@ -76,8 +77,8 @@ func DecodeToWorker(frame *pb.ControllerFrame) (protocol.ToWorker, error) {
 			err = checkOptionalID("nonce", m.RegistrationRefused.GetNonce())
 		}
 		return protocol.RegistrationRefused{
-			Nonce: m.RegistrationRefused.GetNonce(), Code: protocol.RefusalCode(cut(m.RegistrationRefused.GetCode())),
-			Reason: cut(m.RegistrationRefused.GetReason()), RetryAfter: after,
+			Nonce: m.RegistrationRefused.GetNonce(), Code: protocol.RefusalCode(protocol.ClipReason(m.RegistrationRefused.GetCode())),
+			Reason: protocol.ClipReason(m.RegistrationRefused.GetReason()), RetryAfter: after,
 		}, err
 	case *pb.ControllerFrame_Sequenced:
 		return decodeSequenced(m.Sequenced)
@@ -98,7 +99,7 @@ func DecodeToWorker(frame *pb.ControllerFrame) (protocol.ToWorker, error) {
 			err = protocol.CheckID("binding id", m.Ended.GetBindingId())
 		}
 		return protocol.BindingEnded{
-			BindingID: m.Ended.GetBindingId(), Code: protocol.RefusalCode(cut(m.Ended.GetCode())), Reason: cut(m.Ended.GetReason()), RetryAfter: after,
+			BindingID: m.Ended.GetBindingId(), Code: protocol.RefusalCode(protocol.ClipReason(m.Ended.GetCode())), Reason: protocol.ClipReason(m.Ended.GetReason()), RetryAfter: after,
 		}, err
 	default:
 		return nil, invalid("frame holds no known message")
@@ -106,24 +107,16 @@ func DecodeToWorker(frame *pb.ControllerFrame) (protocol.ToWorker, error) {
 }
 
 func decodeRegistrationAck(m *pb.RegistrationAck) (protocol.ToWorker, error) {
-	if err := checkIDs("session", m.GetSession(), "nonce", m.GetNonce(), "binding id", m.GetBindingId(), "binding secret", m.GetSecret()); err != nil {
+	heartbeat, heartbeatErr := duration("heartbeat", m.GetHeartbeatMilliseconds())
+	deadline, deadlineErr := duration("deadline", m.GetDeadlineMilliseconds())
+	if err := errors.Join(heartbeatErr, deadlineErr); err != nil {
 		return nil, err
 	}
-	if err := checkSeq("next sequence", m.GetNextSeq()); err != nil {
-		return nil, err
-	}
-	if w := m.GetWindow(); w < 1 || w > protocol.MaxFlowControlWindow {
-		return nil, invalid("window %d is not in 1…%d", w, protocol.MaxFlowControlWindow)
-	}
-	if m.GetHeartbeatMilliseconds() < 1 || m.GetDeadlineMilliseconds() <= m.GetHeartbeatMilliseconds() {
-		return nil, invalid("heartbeat %d ms and deadline %d ms", m.GetHeartbeatMilliseconds(), m.GetDeadlineMilliseconds())
-	}
-	heartbeat, _ := duration("heartbeat", m.GetHeartbeatMilliseconds())
-	deadline, _ := duration("deadline", m.GetDeadlineMilliseconds())
-	return protocol.RegistrationAck{
+	out := protocol.RegistrationAck{
 		Session: m.GetSession(), Nonce: m.GetNonce(), BindingID: m.GetBindingId(), Secret: m.GetSecret(), NextSeq: m.GetNextSeq(),
 		Window: int(m.GetWindow()), Heartbeat: heartbeat, Deadline: deadline,
-	}, nil
+	}
+	return out, out.Validate()
 }
 
 func decodeSequenced(m *pb.SequencedMessage) (protocol.ToWorker, error) {
@@ -145,19 +138,14 @@ func decodeSequenced(m *pb.SequencedMessage) (protocol.ToWorker, error) {
 }
 
 func decodeDelivery(d *pb.Delivery) (protocol.Delivery, error) {
-	if err := checkSeq("worker sequence", d.GetWorkerSeq()); err != nil {
-		return protocol.Delivery{}, err
-	}
-	if err := checkSeq("store sequence", d.GetStoreSeq()); err != nil {
-		return protocol.Delivery{}, err
-	}
-	if d.GetAttempt() < 1 {
-		return protocol.Delivery{}, invalid("attempt %d", d.GetAttempt())
-	}
 	job, err := decodeJob(d.GetJob())
-	return protocol.Delivery{
+	if err != nil {
+		return protocol.Delivery{}, err
+	}
+	out := protocol.Delivery{
 		WorkerSeq: d.GetWorkerSeq(), StoreSeq: d.GetStoreSeq(), Attempt: int(d.GetAttempt()), Redelivered: d.GetRedelivered(), Job: job,
-	}, err
+	}
+	return out, out.Validate()
 }
 
 func decodeSettled(m *pb.SettledAck) (protocol.ToWorker, error) {

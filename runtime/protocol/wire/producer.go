@@ -28,7 +28,10 @@ func DecodeFromProducer(frame *pb.ProducerFrame) (protocol.FromProducer, error) 
 			return nil, err
 		}
 		job, err := decodeJob(m.Produced.GetJob())
-		return protocol.Produced{Session: m.Produced.GetSession(), Token: m.Produced.GetToken(), Job: job}, err
+		if err != nil {
+			return nil, err
+		}
+		return protocol.Produced{Session: m.Produced.GetSession(), Token: m.Produced.GetToken(), Job: job}, job.Validate(0)
 	case *pb.ProducerFrame_StoredAck:
 		if err := checkToken(m.StoredAck.GetSession(), m.StoredAck.GetToken()); err != nil {
 			return nil, err
@@ -58,7 +61,7 @@ func EncodeToProducer(message protocol.ToProducer) *pb.GrantFrame {
 		}}}
 	case protocol.Refused:
 		return &pb.GrantFrame{Message: &pb.GrantFrame_Refused{Refused: &pb.Refused{
-			Session: m.Session, Token: m.Token, MessageId: m.MessageID, Code: string(m.Code), Reason: cut(m.Reason),
+			Session: m.Session, Token: m.Token, MessageId: m.MessageID, Code: string(m.Code), Reason: protocol.ClipReason(m.Reason),
 			RetryAfterMilliseconds: milliseconds(m.RetryAfter),
 		}}}
 	case protocol.DeliveryConfirmed:
@@ -84,7 +87,7 @@ func DecodeToProducer(frame *pb.GrantFrame) (protocol.ToProducer, error) {
 		}
 		return protocol.Refused{
 			Session: m.Refused.GetSession(), Token: m.Refused.GetToken(), MessageID: m.Refused.GetMessageId(),
-			Code: protocol.RefusalCode(cut(m.Refused.GetCode())), Reason: cut(m.Refused.GetReason()), RetryAfter: after,
+			Code: protocol.RefusalCode(protocol.ClipReason(m.Refused.GetCode())), Reason: protocol.ClipReason(m.Refused.GetReason()), RetryAfter: after,
 		}, err
 	case *pb.GrantFrame_DeliveryConfirmed:
 		if err := checkSeq("store sequence", m.DeliveryConfirmed.GetStoreSeq()); err != nil {

@@ -45,7 +45,7 @@ func encodeAck(m protocol.Ack) []*pb.WorkerFrame {
 	}
 	next()
 	for _, s := range m.Settlements {
-		reason := cut(s.Reason)
+		reason := protocol.ClipReason(s.Reason)
 		cost := len(s.MessageID) + len(reason) + 40
 		if size > 0 && size+cost > MaxFrameBytes {
 			next()
@@ -120,22 +120,13 @@ func decodeAck(m *pb.Ack) (protocol.FromWorker, error) {
 }
 
 func decodeSettlement(s *pb.Settlement) (protocol.Settlement, error) {
-	if err := checkSeq("worker sequence", s.GetWorkerSeq()); err != nil {
-		return protocol.Settlement{}, err
-	}
-	if err := protocol.CheckID("message id", s.GetMessageId()); err != nil {
-		return protocol.Settlement{}, err
-	}
-	if s.GetAttempt() < 1 {
-		return protocol.Settlement{}, invalid("attempt %d", s.GetAttempt())
-	}
-	outcome := protocol.Outcome(s.GetOutcome())
-	if outcome < protocol.Confirmed || outcome > protocol.Delayed {
-		return protocol.Settlement{}, invalid("outcome %d", outcome)
-	}
 	after, err := duration("retry-after", s.GetRetryAfterMilliseconds())
-	return protocol.Settlement{
-		WorkerSeq: s.GetWorkerSeq(), MessageID: s.GetMessageId(), Attempt: int(s.GetAttempt()), Outcome: outcome,
-		Reason: cut(s.GetReason()), RetryAfter: after,
-	}, err
+	if err != nil {
+		return protocol.Settlement{}, err
+	}
+	out := protocol.Settlement{
+		WorkerSeq: s.GetWorkerSeq(), MessageID: s.GetMessageId(), Attempt: int(s.GetAttempt()), Outcome: protocol.Outcome(s.GetOutcome()),
+		Reason: protocol.ClipReason(s.GetReason()), RetryAfter: after,
+	}
+	return out, out.Validate()
 }

@@ -1,0 +1,220 @@
+package wire_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+	pb "github.com/workpulling/workpulling/runtime/protocol/v1"
+	"github.com/workpulling/workpulling/runtime/protocol/wire"
+)
+
+var (
+	ref = protocol.BindingRef{BindingID: "binding", Secret: "secret"}
+	job = protocol.Job{MessageID: "job-1", Headers: map[string]string{"content-type": "text/plain"}, Payload: []byte("payload")}
+)
+
+var fromWorker = []protocol.FromWorker{
+	protocol.RegisterConsumer{Version: 1, Nonce: "n", Incarnation: protocol.Incarnation{PodUID: "uid", BootNonce: "boot"}, Window: 50},
+	protocol.Request{BindingRef: ref, ConfirmedSeq: 3, RequestUpTo: 53, StartedSeq: 4, ViaTimeout: true},
+	protocol.Ack{BindingRef: ref, StartedSeq: 9, Settlements: []protocol.Settlement{
+		{WorkerSeq: 4, MessageID: "job-1", Attempt: 1, Outcome: protocol.Confirmed},
+		{WorkerSeq: 6, MessageID: "job-2", Attempt: 2, Outcome: protocol.Delayed, Reason: "busy", RetryAfter: 1500 * time.Millisecond},
+	}},
+	protocol.Drain{BindingRef: ref},
+	protocol.Heartbeat{BindingRef: ref, StartedSeq: 9},
+}
+
+var toWorker = []protocol.ToWorker{
+	protocol.RegistrationAck{
+		Session: "s", Nonce: "n", BindingID: "b", Secret: "x", NextSeq: 1, Window: 50, Heartbeat: 2 * time.Second, Deadline: 10 * time.Second,
+	},
+	protocol.RegistrationRefused{Nonce: "n", Code: protocol.RefusedIdentity, Reason: "no", RetryAfter: time.Second},
+	protocol.SequencedMessage{BindingID: "b", Deliveries: []protocol.Delivery{{WorkerSeq: 1, StoreSeq: 7, Attempt: 2, Redelivered: true, Job: job}}},
+	protocol.SettledAck{BindingID: "b", UpTo: 4, Above: []int64{6, 8}},
+	protocol.HandBack{BindingID: "b", Count: 3},
+	protocol.Heartbeat{BindingRef: protocol.BindingRef{BindingID: "b"}},
+	protocol.BindingEnded{BindingID: "b", Code: protocol.RefusedViolation, Reason: "demand", RetryAfter: time.Second},
+}
+
+var fromProducer = []protocol.FromProducer{
+	protocol.Produced{Session: "s", Token: 3, Job: job},
+	protocol.StoredAck{Session: "s", Token: 3, MessageID: "job-1"},
+}
+
+var toProducer = []protocol.ToProducer{
+	protocol.RequestNext{Session: "s", UpTo: 12},
+	protocol.Stored{Session: "s", Token: 3, MessageID: "job-1", StoreSeq: 8, Verdict: protocol.AlreadyConfirmed},
+	protocol.Refused{Session: "s", Token: 3, MessageID: "job-1", Code: protocol.RefusedSuspended, Reason: "later", RetryAfter: time.Second},
+	protocol.DeliveryConfirmed{Session: "s", MessageID: "job-1", StoreSeq: 8},
+}
+
+// carry sends a frame over the wire.
+func carry[M proto.Message](t *testing.T, frame M) M {
+	t.Helper()
+	raw, err := proto.Marshal(frame)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := frame.ProtoReflect().New().Interface()
+	if err := proto.Unmarshal(raw, out); err != nil {
+		t.Fatal(err)
+	}
+	return out.(M)
+}
+
+func same(t *testing.T, want, got any, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("%T: %v", want, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%T changed on the wire (-want +got):\n%s", want, diff)
+	}
+}
+
+func TestEveryMessageSurvivesTheWire(t *testing.T) {
+	for _, message := range fromWorker {
+		got, err := wire.DecodeFromWorker(carry(t, wire.EncodeFromWorker(message)[0]))
+		same(t, message, got, err)
+	}
+	for _, message := range toWorker {
+		got, err := wire.DecodeToWorker(carry(t, wire.EncodeToWorker(message)[0]))
+		same(t, message, got, err)
+	}
+	for _, message := range fromProducer {
+		got, err := wire.DecodeFromProducer(carry(t, wire.EncodeFromProducer(message)))
+		same(t, message, got, err)
+	}
+	for _, message := range toProducer {
+		got, err := wire.DecodeToProducer(carry(t, wire.EncodeToProducer(message)))
+		same(t, message, got, err)
+	}
+}
+
+// Demand is judged by the machine, which answers it: the wire carries any number (B-102, B-103).
+func TestIllegalDemandReachesTheMachine(t *testing.T) {
+	for _, message := range []protocol.FromWorker{
+		protocol.Request{BindingRef: ref, ConfirmedSeq: -1, RequestUpTo: math.MaxInt64},
+		protocol.Request{BindingRef: ref, ConfirmedSeq: math.MaxInt64, RequestUpTo: math.MinInt64},
+		protocol.RegisterConsumer{Version: 9, Nonce: "n", Incarnation: protocol.Incarnation{PodUID: "u", BootNonce: "b"}, Window: 10_001},
+	} {
+		got, err := wire.DecodeFromWorker(carry(t, wire.EncodeFromWorker(message)[0]))
+		same(t, message, got, err)
+	}
+}
+
+func TestBrokenFramesAreRefused(t *testing.T) {
+	long := strings.Repeat("x", 257)
+	settle := func(edit func(*pb.Settlement)) *pb.WorkerFrame {
+		s := &pb.Settlement{WorkerSeq: 1, MessageId: "m", Attempt: 1, Outcome: pb.Outcome_OUTCOME_CONFIRMED}
+		edit(s)
+		return &pb.WorkerFrame{Message: &pb.WorkerFrame_Ack{Ack: &pb.Ack{BindingId: "b", Secret: "s", Settlements: []*pb.Settlement{s}}}}
+	}
+	for name, frame := range map[string]*pb.WorkerFrame{
+		"nil":                  nil,
+		"empty":                {},
+		"empty member":         {Message: &pb.WorkerFrame_Ack{}},
+		"no nonce":             {Message: &pb.WorkerFrame_Register{Register: &pb.RegisterConsumer{PodUid: "u", BootNonce: "b"}}},
+		"long nonce":           {Message: &pb.WorkerFrame_Register{Register: &pb.RegisterConsumer{Nonce: long, PodUid: "u", BootNonce: "b"}}},
+		"control character":    {Message: &pb.WorkerFrame_Drain{Drain: &pb.Drain{BindingId: "a\x00b", Secret: "s"}}},
+		"no secret":            {Message: &pb.WorkerFrame_Request{Request: &pb.Request{BindingId: "b"}}},
+		"negative started":     {Message: &pb.WorkerFrame_Heartbeat{Heartbeat: &pb.Heartbeat{BindingId: "b", Secret: "s", StartedSeq: -1}}},
+		"sequence 0":           settle(func(s *pb.Settlement) { s.WorkerSeq = 0 }),
+		"sequence -1":          settle(func(s *pb.Settlement) { s.WorkerSeq = -1 }),
+		"sequence MaxInt64":    settle(func(s *pb.Settlement) { s.WorkerSeq = math.MaxInt64 }),
+		"attempt 0":            settle(func(s *pb.Settlement) { s.Attempt = 0 }),
+		"unknown outcome":      settle(func(s *pb.Settlement) { s.Outcome = 99 }),
+		"no outcome":           settle(func(s *pb.Settlement) { s.Outcome = 0 }),
+		"long message id":      settle(func(s *pb.Settlement) { s.MessageId = long }),
+		"negative retry-after": settle(func(s *pb.Settlement) { s.RetryAfterMilliseconds = -1 }),
+		"too many settlements": {Message: &pb.WorkerFrame_Ack{Ack: &pb.Ack{BindingId: "b", Secret: "s", Settlements: make([]*pb.Settlement, 10_001)}}},
+	} {
+		if got, err := wire.DecodeFromWorker(frame); !errors.Is(err, protocol.ErrInvalid) {
+			t.Errorf("%s: got %v, %v, want ErrInvalid", name, got, err)
+		}
+	}
+	for name, frame := range map[string]*pb.ControllerFrame{
+		"nil":        nil,
+		"no job":     {Message: &pb.ControllerFrame_Sequenced{Sequenced: &pb.SequencedMessage{BindingId: "b", Deliveries: []*pb.Delivery{{WorkerSeq: 1, StoreSeq: 1, Attempt: 1}}}}},
+		"no payload": {Message: &pb.ControllerFrame_Sequenced{Sequenced: &pb.SequencedMessage{BindingId: "b", Deliveries: []*pb.Delivery{{WorkerSeq: 1, StoreSeq: 1, Attempt: 1, Job: &pb.Job{MessageId: "m"}}}}}},
+		"window 0":   {Message: &pb.ControllerFrame_RegistrationAck{RegistrationAck: &pb.RegistrationAck{Session: "s", Nonce: "n", BindingId: "b", Secret: "x", NextSeq: 1, HeartbeatMilliseconds: 1, DeadlineMilliseconds: 9}}},
+		"count 0":    {Message: &pb.ControllerFrame_HandBack{HandBack: &pb.HandBack{BindingId: "b"}}},
+		"settled -1": {Message: &pb.ControllerFrame_Settled{Settled: &pb.SettledAck{BindingId: "b", UpTo: -1}}},
+	} {
+		if got, err := wire.DecodeToWorker(frame); !errors.Is(err, protocol.ErrInvalid) {
+			t.Errorf("%s: got %v, %v, want ErrInvalid", name, got, err)
+		}
+	}
+	for name, frame := range map[string]*pb.ProducerFrame{
+		"nil":        nil,
+		"token 0":    {Message: &pb.ProducerFrame_Produced{Produced: &pb.Produced{Session: "s", Job: &pb.Job{MessageId: "m", Payload: []byte("x")}}}},
+		"no job":     {Message: &pb.ProducerFrame_Produced{Produced: &pb.Produced{Session: "s", Token: 1}}},
+		"no payload": {Message: &pb.ProducerFrame_Produced{Produced: &pb.Produced{Session: "s", Token: 1, Job: &pb.Job{MessageId: "m"}}}},
+		"no id":      {Message: &pb.ProducerFrame_StoredAck{StoredAck: &pb.StoredAck{Session: "s", Token: 1}}},
+	} {
+		if got, err := wire.DecodeFromProducer(frame); !errors.Is(err, protocol.ErrInvalid) {
+			t.Errorf("%s: got %v, %v, want ErrInvalid", name, got, err)
+		}
+	}
+}
+
+// Headers count for the size of a frame: ten thousand small jobs with large headers must not make one frame that no peer takes.
+func TestLargeMessagesAreSplitInOrder(t *testing.T) {
+	heavy := job
+	heavy.Headers = map[string]string{"ce-note": strings.Repeat("h", 10_000)}
+	message := protocol.SequencedMessage{BindingID: "b"}
+	ack := protocol.Ack{BindingRef: ref}
+	for i := range int64(1000) {
+		message.Deliveries = append(message.Deliveries, protocol.Delivery{WorkerSeq: i + 1, StoreSeq: i + 1, Attempt: 1, Job: heavy})
+		ack.Settlements = append(ack.Settlements, protocol.Settlement{
+			WorkerSeq: i + 1, MessageID: "m", Attempt: 1, Outcome: protocol.Nacked, Reason: strings.Repeat("r", 5000),
+		})
+	}
+	next := int64(1)
+	frames := wire.EncodeToWorker(message)
+	for _, frame := range frames {
+		if size := proto.Size(frame); size > wire.MaxFrameBytes+1024 {
+			t.Errorf("frame of %d bytes", size)
+		}
+		for _, d := range frame.GetSequenced().GetDeliveries() {
+			if d.GetWorkerSeq() != next {
+				t.Fatalf("sequence %d, want %d", d.GetWorkerSeq(), next)
+			}
+			next++
+		}
+	}
+	if next != 1001 || len(frames) < 10 {
+		t.Errorf("%d frames up to sequence %d", len(frames), next-1)
+	}
+	settled := 0
+	for _, frame := range wire.EncodeFromWorker(ack) {
+		settled += len(frame.GetAck().GetSettlements())
+		if size := proto.Size(frame); size > wire.MaxFrameBytes+1024 {
+			t.Errorf("frame of %d bytes", size)
+		}
+	}
+	if settled != 1000 {
+		t.Errorf("%d settlements", settled)
+	}
+}
+
+// The largest job travels alone and fits what a peer takes.
+func TestLargestJobFits(t *testing.T) {
+	largest := protocol.Job{MessageID: strings.Repeat("m", 256), Headers: map[string]string{"h": strings.Repeat("v", 16<<10-1)}, Payload: make([]byte, protocol.MaxPayloadBytes)}
+	frames := wire.EncodeToWorker(protocol.SequencedMessage{BindingID: "b", Deliveries: []protocol.Delivery{
+		{WorkerSeq: 1, StoreSeq: 1, Attempt: 1, Job: largest}, {WorkerSeq: 2, StoreSeq: 2, Attempt: 1, Job: job},
+	}})
+	if len(frames) != 2 || proto.Size(frames[0]) > wire.MaxMessageBytes {
+		t.Fatalf("%d frames, the first of %d bytes", len(frames), proto.Size(frames[0]))
+	}
+	if _, err := wire.DecodeToWorker(frames[0]); err != nil {
+		t.Error(err)
+	}
+}
