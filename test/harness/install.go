@@ -1,0 +1,110 @@
+package harness
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// SystemNamespace is where the charts are installed.
+const SystemNamespace = "workpulling-system"
+
+// Images are what hack/images.sh built.
+type Images struct {
+	Repository    string
+	AppRepository string
+	Tag           string
+}
+
+// ReadImages reads dist/images.env below root.
+func ReadImages(root string) (Images, error) {
+	path := filepath.Join(root, "dist", "images.env")
+	file, err := os.Open(path)
+	if err != nil {
+		return Images{}, fmt.Errorf("reading the names of the images, which hack/images.sh writes: %w", err)
+	}
+	defer file.Close()
+	values := map[string]string{}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if key, value, ok := strings.Cut(lines.Text(), "="); ok {
+			values[key] = value
+		}
+	}
+	images := Images{values["IMAGE_REPOSITORY"], values["APP_REPOSITORY"], values["IMAGE_TAG"]}
+	if images.Repository == "" || images.AppRepository == "" || images.Tag == "" {
+		return Images{}, errors.Join(fmt.Errorf("%s is not complete", path), lines.Err())
+	}
+	return images, lines.Err()
+}
+
+// Helm is the helm program: $HELM, by default helm.
+func (k *Kubectl) helm(ctx context.Context, args ...string) error {
+	program := os.Getenv("HELM")
+	if program == "" {
+		program = "helm"
+	}
+	k.say("$ helm " + strings.Join(args, " "))
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = k.command(ctx).Env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return &CommandError{append([]string{"helm"}, args...), string(out), err}
+	}
+	return nil
+}
+
+// Install installs or upgrades both charts below root and waits until the operator is ready.
+func (k *Kubectl) Install(ctx context.Context, root string, images Images, values ...string) error {
+	common := []string{"upgrade", "--install", "--namespace", SystemNamespace, "--create-namespace", "--wait", "--timeout", "3m"}
+	crds := append(common, "workpulling-crds", filepath.Join(root, "charts", "workpulling-crds"))
+	if err := k.helm(ctx, crds...); err != nil {
+		return err
+	}
+	operator := append(common[:len(common):len(common)], "workpulling", filepath.Join(root, "charts", "workpulling"),
+		"--set", "image.repository="+images.Repository, "--set", "image.tag="+images.Tag)
+	for _, value := range values {
+		operator = append(operator, "--set", value)
+	}
+	return k.helm(ctx, operator...)
+}
+
+// Uninstall removes the operator, and the CRDs too where they were not kept.
+func (k *Kubectl) Uninstall(ctx context.Context) error {
+	return errors.Join(
+		k.helm(ctx, "uninstall", "workpulling", "--namespace", SystemNamespace, "--wait"),
+		k.helm(ctx, "uninstall", "workpulling-crds", "--namespace", SystemNamespace, "--wait"),
+	)
+}
+
+// ApplySamples applies kustomizations below root with the images that were built, for example "config/samples". A namespace
+// that is not empty replaces that of the samples.
+func (k *Kubectl) ApplySamples(ctx context.Context, root string, images Images, namespace string, samples ...string) error {
+	directory, err := os.MkdirTemp(filepath.Join(root, "dist"), "overlay-")
+	if err != nil {
+		return fmt.Errorf("making an overlay: %w", err)
+	}
+	defer os.RemoveAll(directory)
+	var overlay strings.Builder
+	if namespace != "" {
+		fmt.Fprintf(&overlay, "namespace: %s\n", namespace)
+	}
+	overlay.WriteString("resources:\n")
+	for _, sample := range samples {
+		fmt.Fprintf(&overlay, "  - ../../%s\n", filepath.ToSlash(sample))
+	}
+	fmt.Fprintf(&overlay, "images:\n  - name: workpulling/sample-app\n    newName: %s\n    newTag: %s\n", images.AppRepository, images.Tag)
+	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(overlay.String()), 0o600); err != nil {
+		return fmt.Errorf("writing an overlay: %w", err)
+	}
+	for _, sample := range samples {
+		k.say("$ kubectl apply -k " + sample)
+	}
+	out, err := k.Get(ctx, "apply", "-k", directory)
+	k.say(indent(strings.TrimSpace(out)))
+	return err
+}
