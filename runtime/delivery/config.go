@@ -1,6 +1,10 @@
 package delivery
 
-import "time"
+import (
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
 
 // ControllerConfig holds the tunables of the Controller. The zero value is not usable: start from DefaultControllerConfig.
 type ControllerConfig struct {
@@ -80,5 +84,44 @@ func DefaultConsumerConfig() ConsumerConfig {
 		ResendInterval: 2 * time.Second,
 		HandlerTimeout: 5 * time.Minute,
 		ConfirmDelay:   5 * time.Millisecond,
+	}
+}
+
+// sane replaces what would stop a machine by the default.
+func (c ControllerConfig) sane() ControllerConfig {
+	d := DefaultControllerConfig()
+	orDefault(&c.RetryInterval, d.RetryInterval)
+	orDefault(&c.MaxPayloadBytes, d.MaxPayloadBytes)
+	orDefault(&c.MemoryBytes, d.MemoryBytes)
+	orDefault(&c.BackoffInitial, d.BackoffInitial)
+	orDefault(&c.BackoffMax, d.BackoffMax)
+	orDefault(&c.Heartbeat, d.Heartbeat)
+	orDefault(&c.Deadline, d.Deadline)
+	orDefault(&c.MaxWindow, d.MaxWindow)
+	orDefault(&c.QueueAttempts, d.QueueAttempts)
+	orDefault(&c.QueueBackoff, d.QueueBackoff)
+	orDefault(&c.IsolateConfirmAfter, d.IsolateConfirmAfter)
+	orDefault(&c.MaxBatch, d.MaxBatch)
+	orDefault(&c.MaxFrameBytes, d.MaxFrameBytes)
+	c.BacklogJobs, c.BacklogBytes, c.MaxAttempts = max(0, c.BacklogJobs), max(0, c.BacklogBytes), max(0, c.MaxAttempts)
+	c.BackoffMax = max(c.BackoffMax, c.BackoffInitial)
+	c.MaxWindow = min(c.MaxWindow, protocol.MaxFlowControlWindow)
+	return c
+}
+
+func (c ConsumerConfig) sane() ConsumerConfig {
+	d := DefaultConsumerConfig()
+	orDefault(&c.Window, d.Window)
+	orDefault(&c.Concurrency, d.Concurrency)
+	orDefault(&c.ResendInterval, d.ResendInterval)
+	orDefault(&c.ConfirmDelay, d.ConfirmDelay)
+	c.Window = min(c.Window, protocol.MaxFlowControlWindow)
+	c.HandlerTimeout = max(0, c.HandlerTimeout)
+	return c
+}
+
+func orDefault[T int | int64 | time.Duration](value *T, fallback T) {
+	if *value <= 0 {
+		*value = fallback
 	}
 }

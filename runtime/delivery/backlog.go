@@ -1,0 +1,167 @@
+package delivery
+
+// backlog holds the stored jobs that no worker holds, in store order whatever order they came back in (G-X14).
+//
+// New jobs arrive in store order and queue in a ring at O(1); jobs that come back go to a heap. Jobs whose payload is
+// not in memory and whose turn is near wait in `wanted` until the next read.
+type backlog struct {
+	fresh    deque[*job] // ascending; nil where a job was taken out for fetching
+	cold     int         // jobs in fresh without payload; when there are any, all later ones are cold too
+	coldFrom int64       // no job before this number in fresh is cold
+	newest   int64       // highest store sequence that ever joined fresh
+
+	returned heap[*job] // payload in memory, by store sequence
+	wanted   heap[*job] // payload missing, by store sequence; holds bound jobs too when a resend needs them
+	reading  []*job     // in the ReadJobs that is in flight
+	delayed  heap[*job] // by due time
+
+	jobs     int   // waiting and fetching
+	bytes    int64 // waiting, fetching and delayed
+	fetching int   // place == fetching
+}
+
+func newBacklog() backlog {
+	bySeq := func(a, b *job) bool { return a.seq < b.seq }
+	moved := func(j *job, i int) { j.index = i }
+	return backlog{
+		returned: heap[*job]{less: bySeq, moved: moved},
+		wanted:   heap[*job]{less: bySeq, moved: moved},
+		delayed: heap[*job]{moved: moved, less: func(a, b *job) bool {
+			return a.due < b.due || a.due == b.due && a.seq < b.seq
+		}},
+	}
+}
+
+// append adds a job that is newer than every other.
+func (b *backlog) append(j *job) {
+	b.enter(j, waiting)
+	if !j.loaded() {
+		if b.cold == 0 {
+			b.coldFrom = b.fresh.end()
+		}
+		b.cold++
+	}
+	b.newest = j.seq
+	b.fresh.push(j)
+}
+
+// requeue puts a job back where its store sequence says: before everything that was stored later (G-103).
+func (b *backlog) requeue(j *job) {
+	if j.loaded() {
+		b.enter(j, waiting)
+		b.returned.push(j)
+		return
+	}
+	b.enter(j, fetching)
+	b.fetching++
+	b.wanted.push(j)
+}
+
+// delay parks a job until due.
+func (b *backlog) delay(j *job, due Now) {
+	j.place, j.due = delayed, due
+	b.bytes += int64(j.size)
+	b.delayed.push(j)
+}
+
+// release moves a job that is due from the back-off into the backlog and reports whether there was one.
+func (b *backlog) release(now Now) bool {
+	if b.delayed.len() == 0 || b.delayed.peek().due > now {
+		return false
+	}
+	j := b.delayed.pop()
+	b.bytes -= int64(j.size)
+	b.requeue(j)
+	return true
+}
+
+// fetched puts a job whose payload was read back among the dispatchable.
+func (b *backlog) fetched(j *job) {
+	b.fetching--
+	j.place = waiting
+	b.returned.push(j)
+}
+
+// head returns the next dispatchable job without taking it, or nil.
+func (b *backlog) head() *job {
+	for b.fresh.len() > 0 && b.fresh.at(b.fresh.first) == nil {
+		b.fresh.pop()
+	}
+	var next *job
+	if b.fresh.len() > 0 {
+		if j := b.fresh.at(b.fresh.first); j.loaded() {
+			next = j
+		}
+	}
+	if b.returned.len() > 0 && (next == nil || b.returned.peek().seq < next.seq) {
+		return b.returned.peek()
+	}
+	return next
+}
+
+// take removes what head returned.
+func (b *backlog) take(j *job) {
+	if j.index >= 0 {
+		b.returned.remove(j.index)
+	} else {
+		b.fresh.pop()
+	}
+	b.jobs--
+	b.bytes -= int64(j.size)
+}
+
+// chill takes the first cold job of the ring into wanted; false if there is none.
+func (b *backlog) chill() bool {
+	if b.cold == 0 {
+		return false
+	}
+	b.coldFrom = max(b.coldFrom, b.fresh.first)
+	for ; ; b.coldFrom++ {
+		j := b.fresh.at(b.coldFrom)
+		if j == nil || j.loaded() {
+			continue
+		}
+		b.fresh.set(b.coldFrom, nil)
+		b.coldFrom++
+		b.cold--
+		b.fetching++
+		j.place = fetching
+		b.wanted.push(j)
+		return true
+	}
+}
+
+// warm counts the jobs that could be dispatched without a read.
+func (b *backlog) warm() int { return b.jobs - b.cold - b.fetching }
+
+// oldest is the lowest store sequence in the backlog, 0 if it is empty.
+func (b *backlog) oldest() int64 {
+	var low int64
+	see := func(j *job) {
+		if j != nil && j.place != bound && (low == 0 || j.seq < low) {
+			low = j.seq
+		}
+	}
+	for n := b.fresh.first; n < b.fresh.end(); n++ {
+		if j := b.fresh.at(n); j != nil {
+			see(j)
+			break
+		}
+	}
+	if b.returned.len() > 0 {
+		see(b.returned.peek())
+	}
+	for _, j := range b.wanted.items {
+		see(j)
+	}
+	for _, j := range b.reading {
+		see(j)
+	}
+	return low
+}
+
+func (b *backlog) enter(j *job, p place) {
+	j.place, j.binding, j.workerSeq = p, nil, 0
+	b.jobs++
+	b.bytes += int64(j.size)
+}

@@ -1,0 +1,137 @@
+package delivery
+
+import (
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+// registration is the Consumer's side of its binding.
+type registration struct {
+	nonce string // of the latest attempt; "" when none is open
+	timer *timer
+	pause time.Duration
+
+	ref       protocol.BindingRef // empty while unbound
+	session   string
+	window    int
+	heartbeat time.Duration
+	deadline  time.Duration
+
+	ever    bool
+	refusal string
+}
+
+// patientDeadline is the silence after which an unregistered worker dials again.
+const patientDeadline = 30 * time.Second
+
+// maxRefusalWait bounds what a refusal can make a worker wait.
+const maxRefusalWait = 5 * time.Minute
+
+func (r *registration) init(c *Consumer) {
+	r.timer = newTimer(c.register)
+	r.pause = c.cfg.ResendInterval
+	r.deadline = patientDeadline
+}
+
+// register asks for a binding, or for a fresh word about the one it has, and asks again until an answer comes (G-060).
+func (c *Consumer) register(now Now) {
+	if !c.connected {
+		return
+	}
+	r := &c.registration
+	r.nonce = c.random.ID()
+	c.send(protocol.RegisterConsumer{Version: protocol.Version, Nonce: r.nonce, Incarnation: c.inc, Window: c.cfg.Window})
+	c.timers.set(r.timer, now+c.jitter(r.pause))
+	r.pause = slower(r.pause)
+}
+
+// jitter spreads workers that were disturbed at the same time.
+func (c *Consumer) jitter(d time.Duration) time.Duration {
+	return d + time.Duration(c.random.Float64()*float64(d/4))
+}
+
+// registered takes an acknowledgement in, if it echoes the latest nonce. A binding that this worker does not hold yet begins
+// at NextSeq with nothing buffered; running handlers go on (G-061, G-X01). One that it holds is reasserted (G-062).
+func (c *Consumer) registered(now Now, m protocol.RegistrationAck) {
+	r := &c.registration
+	if r.nonce == "" || m.Nonce != r.nonce {
+		c.drop("stale-nonce")
+		return
+	}
+	if err := m.Validate(); err != nil {
+		c.drop("malformed")
+		return
+	}
+	r.nonce = ""
+	c.timers.stop(r.timer)
+	if m.BindingID != r.ref.BindingID {
+		c.loseBinding()
+		c.sub.reset(m.NextSeq)
+		c.startedTold = 0
+	}
+	r.ref = protocol.BindingRef{BindingID: m.BindingID, Secret: m.Secret}
+	r.session, r.window, r.heartbeat, r.deadline = m.Session, m.Window, m.Heartbeat, m.Deadline
+	r.refusal, r.pause = "", c.cfg.ResendInterval
+	if !r.ever {
+		r.ever = true
+		c.running.idleSince = max(c.running.idleSince, now)
+	}
+	c.heard = now
+	c.armSilence(now)
+	c.active(now)
+	if c.cordoned {
+		c.send(protocol.Drain{BindingRef: r.ref})
+	}
+	c.repeatSettlements(now, 0)
+	c.ask(now, true)
+}
+
+func (c *Consumer) refused(now Now, m protocol.RegistrationRefused) {
+	r := &c.registration
+	if r.nonce == "" || m.Nonce != r.nonce {
+		c.drop("stale-nonce")
+		return
+	}
+	r.nonce = ""
+	r.refusal = string(m.Code) + ": " + protocol.ClipReason(m.Reason)
+	c.heard = now
+	c.timers.set(r.timer, now+max(c.jitter(r.pause), min(m.RetryAfter, maxRefusalWait)))
+}
+
+func (c *Consumer) bindingEnded(now Now, m protocol.BindingEnded) {
+	r := &c.registration
+	r.refusal = string(m.Code) + ": " + protocol.ClipReason(m.Reason)
+	c.loseBinding()
+	c.sub.reset(1)
+	if m.RetryAfter <= 0 {
+		c.register(now)
+		return
+	}
+	r.nonce = ""
+	c.timers.set(r.timer, now+c.jitter(min(m.RetryAfter, maxRefusalWait)))
+}
+
+// loseBinding forgets the sub-flow. Handlers go on, and what was confirmed and not taken over is remembered (B-238).
+func (c *Consumer) loseBinding() {
+	for n := c.sub.entries.first; n < c.sub.entries.end(); n++ {
+		e := c.sub.entries.at(n)
+		switch {
+		case e == nil:
+		case e.run != nil:
+			e.run.entry = nil
+			c.running.detached++
+		case e.state == settledEntry && e.settlement.Outcome == protocol.Confirmed:
+			c.outbox.remember(e.settlement.MessageID, e.storeSeq, e.settlement.Reason)
+		}
+	}
+	c.outbox.forget(c)
+	c.registration.ref = protocol.BindingRef{}
+	c.timers.stop(c.beatTimer)
+	c.timers.stop(c.startedTimer)
+	c.timers.stop(c.resendTimer)
+}
+
+func protocolHeartbeat(c *Consumer) protocol.Heartbeat {
+	return protocol.Heartbeat{BindingRef: c.registration.ref, StartedSeq: c.sub.started}
+}

@@ -1,0 +1,258 @@
+package delivery
+
+import (
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// Controller is the machine in the producer sidecar: it takes jobs from endpoints, keeps them in a WorkQueue and gives them
+// to workers by their demand. It is not safe for concurrent use.
+type Controller struct {
+	cfg    ControllerConfig
+	random Random
+
+	phase   Phase
+	session string
+	epoch   queue.Epoch
+	cursor  int64
+	lastOp  OpID
+
+	intake, dispatching bool // the doors: SetIntake
+
+	// jobs holds every live job by MessageID; memory counts their payload bytes that are in memory.
+	jobs    map[string]*job
+	memory  int64
+	backlog backlog
+	release *timer
+
+	endpoints  map[ConnID]*endpoint
+	endpointsL []*endpoint // in the order of attachment
+	hungry     deque[*endpoint]
+	granted    []*endpoint // to be told at the end of this step
+	openGrants int
+	idleGrants int // of the open ones, see setIdle
+	storing    int // submissions taken and not stored yet
+
+	connections uint64 // streams ever seen
+	conns       map[ConnID]*workerConn
+	connsL      []*workerConn // in the order of connection
+	pods        map[string]*pod
+	unbound     deque[*pod]
+	roster      roster
+	bindings    uint64 // bindings ever made
+	inFlight    int
+	framed      []*binding // have deliveries or settlements to be told at the end of this step
+	nextRecall  Now
+
+	lane  lane
+	load  load
+	fetch fetch
+
+	timers  timers
+	out     []Action
+	counts  counters
+	dropped map[string]uint64
+}
+
+type counters struct {
+	accepted, confirmed, deadLettered, redelivered, nacked, handedBack uint64
+	deadLetters                                                        int64
+	isolated, settling                                                 int
+}
+
+// NewController returns a Controller that waits for Start. Numbers of cfg that make no sense take their default.
+func NewController(cfg ControllerConfig, rnd Random) *Controller {
+	c := &Controller{
+		cfg:         cfg.sane(),
+		random:      rnd,
+		phase:       PhaseLoading,
+		intake:      true,
+		dispatching: true,
+		jobs:        map[string]*job{},
+		backlog:     newBacklog(),
+		endpoints:   map[ConnID]*endpoint{},
+		conns:       map[ConnID]*workerConn{},
+		pods:        map[string]*pod{},
+		timers:      newTimers(),
+		dropped:     map[string]uint64{},
+	}
+	c.release = newTimer(func(Now) {})
+	c.lane.init()
+	c.load.init(c)
+	c.fetch.init()
+	return c
+}
+
+// Step applies one event and returns what the host must do, in order. The slice is valid until the next Step; the messages
+// in it for good.
+func (c *Controller) Step(now Now, ev Event) []Action {
+	clear(c.out)
+	c.out = c.out[:0]
+	if c.phase == PhaseFailed {
+		return nil
+	}
+	c.handle(now, ev)
+	c.timers.run(now)
+	c.pump(now)
+	return c.out
+}
+
+// pump does whatever the event made possible. Each part costs nothing when nothing changed.
+func (c *Controller) pump(now Now) {
+	if c.phase == PhaseRunning {
+		c.releaseDelayed(now)
+		c.dispatch(now)
+		c.recall(now)
+		c.prefetch(now)
+		c.runLane(now)
+	}
+	if c.phase == PhaseRunning {
+		c.grant(now)
+	}
+	c.flush()
+}
+
+func (c *Controller) handle(now Now, ev Event) {
+	switch ev := ev.(type) {
+	case Tick:
+	case WorkerMessage:
+		c.workerMessage(now, ev)
+	case ProducerMessage:
+		c.producerMessage(now, ev)
+	case Applied:
+		c.applied(now, ev)
+	case JobsRead:
+		c.jobsRead(now, ev)
+	case Start:
+		c.start()
+	case Loaded:
+		c.loaded(now, ev)
+	case ProducerAttached:
+		c.attach(now, ev)
+	case ProducerDetached:
+		c.detach(ev.Conn)
+	case WorkerConnected:
+		c.connect(ev)
+	case WorkerDisconnected:
+		c.disconnect(ev.Conn)
+	case WorkerGone:
+		c.workerGone(now, ev)
+	case Paused:
+		c.grantSilence(now)
+	case Reconfigure:
+		c.reconfigure(now, ev.Config)
+	case SetIntake:
+		c.intake, c.dispatching = ev.Open, ev.Dispatch
+	case Redriven:
+		c.redriven(ev.Row)
+	case Dropped:
+		c.counts.deadLetters = max(0, c.counts.deadLetters-1)
+	}
+}
+
+// NextDeadline returns when the host must send a Tick at the latest; false means that only an event can change anything.
+func (c *Controller) NextDeadline() (Now, bool) {
+	if c.phase == PhaseFailed {
+		return 0, false
+	}
+	return c.timers.next()
+}
+
+// Holds returns the job of a MessageID that is stored and not durably settled, as far as this Controller knows.
+func (c *Controller) Holds(messageID string) (queue.JobRef, bool) {
+	if j, ok := c.jobs[messageID]; ok {
+		return j.ref(), true
+	}
+	return queue.JobRef{}, false
+}
+
+// Stats returns a snapshot that shares nothing with the Controller.
+func (c *Controller) Stats() Stats {
+	return Stats{
+		Phase:                 c.phase,
+		Session:               c.session,
+		Epoch:                 c.epoch,
+		Cursor:                c.cursor,
+		BacklogJobs:           c.backlog.jobs,
+		BacklogBytes:          c.backlog.bytes,
+		DelayedJobs:           c.backlog.delayed.len(),
+		InFlight:              c.inFlight,
+		DeadLetters:           c.counts.deadLetters,
+		FreeDemand:            c.roster.free,
+		OpenGrants:            c.openGrants,
+		DirtyConfirms:         c.counts.settling,
+		MemoryBytes:           c.memory,
+		OldestBacklogStoreSeq: c.backlog.oldest(),
+		LoadFailing:           c.load.failing,
+		CreditWithheld:        c.lane.withheld,
+		QueueError:            c.queueError(),
+		IsolatedConfirms:      c.counts.isolated,
+		Accepted:              c.counts.accepted,
+		Confirmed:             c.counts.confirmed,
+		DeadLettered:          c.counts.deadLettered,
+		Redelivered:           c.counts.redelivered,
+		Nacked:                c.counts.nacked,
+		HandedBack:            c.counts.handedBack,
+		Dropped:               maps.Clone(c.dropped),
+		Bindings:              c.roster.stats(),
+	}
+}
+
+func (c *Controller) queueError() string {
+	for _, err := range []error{c.load.err, c.lane.handshakeErr, c.lane.settleErr, c.fetch.err} {
+		if err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+func (c *Controller) reconfigure(now Now, cfg ControllerConfig) {
+	c.cfg = cfg.sane()
+	for _, b := range c.roster.ring {
+		c.refresh(now, b)
+		c.armLiveness(now, b)
+	}
+}
+
+func (c *Controller) emit(a Action)      { c.out = append(c.out, a) }
+func (c *Controller) drop(reason string) { c.dropped[reason]++ }
+
+func (c *Controller) nextOp() OpID {
+	c.lastOp++
+	return c.lastOp
+}
+
+// fail ends this incarnation, once (I-11).
+func (c *Controller) fail(stage Stage, cause error) {
+	if c.phase == PhaseFailed {
+		return
+	}
+	c.phase = PhaseFailed
+	c.emit(Failed{Stage: stage, Cause: cause})
+}
+
+// terminal reports whether no retry can heal err (G-162).
+func terminal(err error) bool {
+	return errors.Is(err, queue.ErrFenced) || errors.Is(err, queue.ErrConflict) || errors.Is(err, queue.ErrUnsupportedFormat)
+}
+
+func (c *Controller) toWorker(conn ConnID, m protocol.ToWorker)     { c.emit(ToWorker{conn, m}) }
+func (c *Controller) toProducer(conn ConnID, m protocol.ToProducer) { c.emit(ToProducer{conn, m}) }
+
+// maxBackoff bounds every wait of the machines that has no bound of its own.
+const maxBackoff = 30 * time.Second
+
+// backoff is the nth wait, n from 1: initial, doubled each time up to limit, of which the upper half is jitter.
+func backoff(rnd Random, initial, limit time.Duration, n int) time.Duration {
+	d := initial
+	for ; n > 1 && d < limit; n-- {
+		d *= 2
+	}
+	d = min(d, limit)
+	return d/2 + time.Duration(float64(d-d/2)*rnd.Float64())
+}

@@ -1,0 +1,136 @@
+package delivery
+
+import (
+	"fmt"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// fetch reads payloads back that were left in the store (DESIGN 5.18).
+type fetch struct {
+	op      OpID
+	tries   int
+	err     error
+	retryAt *timer
+}
+
+const (
+	// fetchAhead is how many jobs beyond the free demand are kept ready.
+	fetchAhead = 256
+	// fetchBatch bounds one ReadJobs.
+	fetchBatch = 256
+	// fetchBytes bounds the payload of one ReadJobs; one job always fits.
+	fetchBytes = 4 << 20
+)
+
+func (f *fetch) init() { f.retryAt = newTimer(func(Now) {}) }
+
+func (f *fetch) forget() { f.op = 0 }
+
+// prefetch asks for the payloads whose turn is near. Jobs whose payload is here are dispatched meanwhile.
+func (c *Controller) prefetch(Now) {
+	b := &c.backlog
+	if b.cold > 0 && c.roster.len() > 0 {
+		for b.cold > 0 && c.wantsMore() {
+			b.chill()
+		}
+	}
+	if c.fetch.op != 0 || b.wanted.len() == 0 || c.fetch.retryAt.armed() {
+		return
+	}
+	seqs, bytes := make([]int64, 0, min(fetchBatch, b.wanted.len())), int64(0)
+	for b.wanted.len() > 0 && len(seqs) < fetchBatch {
+		j := b.wanted.peek()
+		bytes += int64(j.size)
+		if bytes > fetchBytes && len(seqs) > 0 {
+			break
+		}
+		b.wanted.pop()
+		b.reading = append(b.reading, j)
+		seqs = append(seqs, j.seq)
+	}
+	c.fetch.op = c.nextOp()
+	c.emit(ReadJobs{Op: c.fetch.op, Seqs: seqs})
+}
+
+// wantsMore reports whether one more cold job should be read: a few beyond the demand while memory lasts, else only what
+// a worker waits for.
+func (c *Controller) wantsMore() bool {
+	b := &c.backlog
+	ready := b.warm() + b.fetching
+	if c.memory < c.cfg.MemoryBytes && ready < c.roster.free+fetchAhead {
+		return b.fetching < 2*fetchBatch
+	}
+	return ready < c.roster.free && b.fetching < fetchBatch
+}
+
+func (c *Controller) jobsRead(now Now, ev JobsRead) {
+	if ev.Op == 0 || ev.Op != c.fetch.op {
+		c.drop("foreign-operation")
+		return
+	}
+	b := &c.backlog
+	reading := b.reading
+	b.reading, c.fetch.op = nil, 0
+	if ev.Err == nil && len(ev.Jobs) != len(reading) {
+		ev.Err = fmt.Errorf("%d jobs read, %d asked for", len(ev.Jobs), len(reading))
+	}
+	if ev.Err != nil {
+		c.fetch.err = ev.Err
+		c.fetch.tries++
+		c.timers.set(c.fetch.retryAt, now+backoff(c.random, c.cfg.QueueBackoff, maxBackoff, c.fetch.tries))
+		for _, j := range reading {
+			if j.index < 0 && (j.place == fetching || j.resend) {
+				b.wanted.push(j)
+			}
+		}
+		return
+	}
+	c.fetch.err, c.fetch.tries = nil, 0
+	for i, j := range reading {
+		c.jobRead(j, ev.Jobs[i])
+	}
+}
+
+func (c *Controller) jobRead(j *job, body protocol.Job) {
+	switch {
+	case j.place != fetching && !j.resend: // settled meanwhile
+	case body.MessageID != j.body.MessageID || len(body.Payload) == 0:
+		c.fail(StageProtocol, fmt.Errorf("%w: stored job %d is not readable", queue.ErrConflict, j.seq))
+	case j.place == fetching:
+		if j.index >= 0 { // its binding ended during the read, and it asked again
+			c.backlog.wanted.remove(j.index)
+		}
+		j.body.Headers, j.body.Payload = body.Headers, body.Payload
+		c.memory += int64(j.size)
+		c.backlog.fetched(j)
+	default:
+		j.resend = false
+		c.frame(j, body)
+	}
+}
+
+// want asks for the payload of a bound job, for a resend.
+func (c *Controller) want(j *job) {
+	if !j.resend {
+		j.resend = true
+		c.backlog.wanted.push(j)
+	}
+}
+
+// unwant forgets that a resend waits for the payload.
+func (c *Controller) unwant(j *job) {
+	if j.resend && j.index >= 0 {
+		c.backlog.wanted.remove(j.index)
+	}
+	j.resend = false
+}
+
+// unload drops the payload of a job from memory.
+func (c *Controller) unload(j *job) {
+	if j.loaded() {
+		c.memory -= int64(j.size)
+		j.body.Payload, j.body.Headers = nil, nil
+	}
+}

@@ -1,0 +1,51 @@
+package delivery
+
+import (
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// place says where a live job is; it is in exactly one at any time (I-1, I-2).
+type place uint8
+
+const (
+	waiting  place = iota + 1 // in the backlog, payload in memory or further back than the budget reaches
+	fetching                  // in the backlog, its payload is being read back
+	delayed                   // waits for a back-off
+	bound                     // held by a binding, unsettled
+	settling                  // confirmed or dead-lettered by a settlement, not durable yet
+)
+
+// job is one stored job. It stays small, because a backlog may hold a million of them.
+type job struct {
+	body protocol.Job // Payload is nil while it is not in memory; MessageID is always set
+	seq  int64
+
+	binding   *binding // while bound, and while settling until the settlement is taken over
+	workerSeq int64
+	last      uint64 // number of the binding that failed it last: the next try prefers another one
+	due       Now    // while delayed
+	index     int    // in its heap, -1 outside
+
+	size      int32
+	attempts  int32
+	uncounted int32
+	place     place
+
+	dispatched  bool // by this process
+	redelivered bool // the current delivery is not the first
+	reloaded    bool // read from the queue: may have been dispatched before
+	dirty       bool // its counters wait for the durable lane
+	resend      bool // bound, and wanted in memory for a resend
+	dead        bool // settling into the dead letters rather than as confirmed
+	isolated    bool // settling, set apart because its write keeps failing
+	reason      string
+	redriven    *queue.Row // redriven before the write of its dead letter was reported
+}
+
+func (j *job) ref() queue.JobRef { return queue.JobRef{MessageID: j.body.MessageID, StoreSeq: j.seq} }
+
+func (j *job) loaded() bool { return j.body.Payload != nil }
+
+// attempt is the number of the next or current try.
+func (j *job) attempt() int { return int(j.attempts) + 1 }

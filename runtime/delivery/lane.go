@@ -1,0 +1,316 @@
+package delivery
+
+import (
+	"fmt"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// lane is the durable lane: one batch in flight, the next one gathers meanwhile (DESIGN 5.13).
+//
+// Its operations are of two kinds. Handshake operations (Store, Accept) have a budget of tries; when it is spent the
+// Controller reloads. Settlements (attempts, dead letters, confirms) have none: they wait, so that a write that fails never
+// takes a healthy pool down (G-X10). Both share a batch as long as nothing fails.
+type lane struct {
+	op   OpID // in flight, 0 if none
+	sent batch
+
+	stores  deque[*handshake]
+	accepts deque[queue.JobRef]
+	settles deque[settleOp]
+
+	// again is the handshake batch that failed. It is repeated unchanged, because it may have been written after all, and the
+	// cursor in it speaks of exactly these stores.
+	again        *batch
+	tries        int
+	handshakeErr error
+	retryAt      *timer
+
+	settlement settlementState
+	settleErr  error
+	withheld   bool
+	turn       bool // a handshake went last while the kinds go apart
+	storeTurn  bool // a store went last in a lane of one
+}
+
+// batch is what one ApplyBatch carries.
+type batch struct {
+	cursor  int64
+	stores  []*handshake
+	accepts []queue.JobRef
+	settles []settleOp
+	probe   bool // the settlements are a segment of the search for the one that fails
+	lone    bool // the settlement is an isolated one
+}
+
+// settleOp is one write about a job that left the handshake behind: its counters, or its end (place settling).
+type settleOp struct {
+	job *job
+	end bool
+}
+
+func (b batch) handshake() bool { return len(b.stores)+len(b.accepts) > 0 }
+func (b batch) empty() bool     { return !b.handshake() && len(b.settles) == 0 }
+
+// stage names the step that a failing batch failed at.
+func (b batch) stage() Stage {
+	switch {
+	case len(b.stores) > 0:
+		return StageStore
+	case len(b.accepts) > 0:
+		return StageAccept
+	default:
+		return StageConfirm
+	}
+}
+
+// maxBatchBytes bounds the payload of one batch; one store always fits.
+const maxBatchBytes = 16 << 20
+
+func (l *lane) init() {
+	l.retryAt = newTimer(func(Now) {})
+	l.settlement.init()
+}
+
+// runLane sends the next batch if the lane is free and there is something to write.
+func (c *Controller) runLane(now Now) {
+	l := &c.lane
+	if l.op != 0 {
+		return
+	}
+	b, ok := c.nextBatch(now)
+	if !ok {
+		return
+	}
+	l.op, l.sent = c.nextOp(), b
+	c.emit(ApplyBatch{Op: l.op, Epoch: c.epoch, Batch: b.write()})
+}
+
+func (c *Controller) nextBatch(now Now) (batch, bool) {
+	l := &c.lane
+	switch {
+	case l.again != nil:
+		if !l.retryAt.armed() {
+			return *l.again, true
+		}
+	case l.settlement.calm():
+		b := c.gather(true)
+		return b, !b.empty()
+	case !l.turn || !l.settlement.due():
+		if b := c.gather(false); !b.empty() {
+			l.turn = true
+			return b, true
+		}
+	}
+	l.turn = false
+	b := c.nextSettlements()
+	return b, !b.empty()
+}
+
+// gather takes the next operations off the queues. Handshake operations go first, but leave a quarter of the batch to
+// settlements that wait (B-230).
+func (c *Controller) gather(settles bool) batch {
+	l := &c.lane
+	limit := c.cfg.MaxBatch
+	room := limit
+	if settles && l.settles.len() > 0 {
+		room -= min(l.settles.len(), max(1, limit/4))
+		if limit == 1 { // no quarters: turns
+			if l.turn = !l.turn; l.turn {
+				room = 1
+			}
+		}
+	}
+	b := batch{cursor: c.cursor}
+	l.takeHandshake(&b, room)
+	if settles {
+		b.settles = l.takeSettles(limit - len(b.stores) - len(b.accepts))
+	}
+	return b
+}
+
+func (l *lane) takeHandshake(b *batch, room int) {
+	// Half each when both wait, so that accepts do not pile up behind stores.
+	stores := min(l.stores.len(), max(room-l.accepts.len(), room/2))
+	if room == 1 && l.stores.len() > 0 && l.accepts.len() > 0 {
+		if l.storeTurn = !l.storeTurn; l.storeTurn {
+			stores = 1
+		}
+	}
+	if stores > 0 {
+		b.stores = make([]*handshake, 0, stores)
+	}
+	for bytes := 0; stores > 0; stores-- {
+		bytes += len(l.stores.at(l.stores.first).job.Payload)
+		if bytes > maxBatchBytes && len(b.stores) > 0 {
+			break
+		}
+		b.stores = append(b.stores, l.stores.pop())
+	}
+	accepts := min(l.accepts.len(), room-len(b.stores))
+	if accepts > 0 {
+		b.accepts = make([]queue.JobRef, 0, accepts)
+	}
+	for range accepts {
+		b.accepts = append(b.accepts, l.accepts.pop())
+	}
+}
+
+func (l *lane) takeSettles(room int) []settleOp {
+	n := min(room, l.settles.len())
+	if n <= 0 {
+		return nil
+	}
+	ops := make([]settleOp, 0, n)
+	for l.settles.len() > 0 && len(ops) < n {
+		if op := l.settles.pop(); op.current() {
+			ops = append(ops, op)
+		}
+	}
+	return ops
+}
+
+// current reports whether the write still says something: counters of a job that ended meanwhile do not.
+func (op settleOp) current() bool {
+	return op.end == (op.job.place == settling) && (op.end || op.job.dirty)
+}
+
+func (b batch) write() queue.Batch {
+	w := queue.Batch{Cursor: b.cursor, Accepts: b.accepts}
+	if len(b.stores) > 0 {
+		w.Stores = make([]queue.StoreRequest, len(b.stores))
+		for i, h := range b.stores {
+			w.Stores[i] = queue.StoreRequest{Job: h.job, Digest: h.digest}
+		}
+	}
+	for _, op := range b.settles {
+		j := op.job
+		switch {
+		case !op.end:
+			w.Attempts = append(w.Attempts, queue.AttemptRecord{
+				JobRef: j.ref(), Attempts: int(j.attempts), Uncounted: int(j.uncounted), LastReason: j.reason,
+			})
+			j.dirty = false
+		case j.dead:
+			w.DeadLetters = append(w.DeadLetters, queue.DeadLetterRequest{JobRef: j.ref(), Attempts: int(j.attempts), Reason: j.reason})
+		default:
+			if w.Confirms == nil {
+				w.Confirms = make([]queue.JobRef, 0, len(b.settles))
+			}
+			w.Confirms = append(w.Confirms, j.ref())
+		}
+	}
+	return w
+}
+
+func (c *Controller) applied(now Now, ev Applied) {
+	l := &c.lane
+	if ev.Op == 0 || ev.Op != l.op {
+		c.drop("foreign-operation")
+		return
+	}
+	b := l.sent
+	l.op, l.sent = 0, batch{}
+	switch {
+	case ev.Err == nil && len(ev.Result.Stores) != len(b.stores):
+		c.fail(StageStore, fmt.Errorf("%w: %d answers to %d stores", queue.ErrConflict, len(ev.Result.Stores), len(b.stores)))
+	case ev.Err == nil:
+		c.written(now, b, ev.Result)
+	case terminal(ev.Err):
+		c.fail(b.stage(), ev.Err)
+	default:
+		c.notWritten(now, b, ev.Err)
+	}
+}
+
+func (c *Controller) written(now Now, b batch, result queue.Result) {
+	l := &c.lane
+	if b.handshake() {
+		l.again, l.tries, l.handshakeErr = nil, 0, nil
+		c.cursor = max(c.cursor, result.Cursor)
+	}
+	for i, h := range b.stores {
+		c.stored(now, h, result.Stores[i])
+	}
+	if len(b.settles) > 0 {
+		c.settlementsWritten(now, b)
+	}
+}
+
+// notWritten decides what a retriable error means: a mixed batch is split first, so that neither kind suffers for the other.
+func (c *Controller) notWritten(now Now, b batch, err error) {
+	l := &c.lane
+	if !b.handshake() {
+		c.settlementsNotWritten(now, b, err)
+		return
+	}
+	l.tries++
+	l.handshakeErr = err
+	l.again = &batch{cursor: b.cursor, stores: b.stores, accepts: b.accepts}
+	switch {
+	case len(b.settles) > 0: // the split is not the retry: it follows at once
+		l.putBack(b.settles)
+		l.settlement.suspect(now)
+	case l.tries >= c.cfg.QueueAttempts:
+		c.reload(now)
+	default:
+		c.timers.set(l.retryAt, now+c.cfg.QueueBackoff)
+	}
+}
+
+// putBack returns settlements to the head of their queue.
+func (l *lane) putBack(ops []settleOp) {
+	rest := l.settles
+	l.settles.reset(0)
+	for _, op := range ops {
+		if !op.end {
+			op.job.dirty = true
+		}
+		l.settles.push(op)
+	}
+	for rest.len() > 0 {
+		l.settles.push(rest.pop())
+	}
+}
+
+// stored takes a Store's outcome in: from here on the job is ours, whatever becomes of its endpoint (DESIGN 5.1).
+func (c *Controller) stored(now Now, h *handshake, result queue.StoreResult) {
+	body := h.job
+	c.finishStore(now, h, result)
+	if result.Verdict != protocol.StoredNew && result.Verdict != protocol.AlreadyStored {
+		return
+	}
+	if _, held := c.jobs[h.id]; held {
+		return // a resubmission of what is here already (G-153)
+	}
+	// Also an AlreadyStored that is not here: the first write of a batch whose answer was lost.
+	c.counts.accepted++
+	c.admitJob(&job{body: body, seq: result.StoreSeq, size: int32(len(body.Payload)), index: -1})
+}
+
+// admitJob adds a job that was just stored. Its payload stays in memory if there is room, or a worker waiting for it.
+func (c *Controller) admitJob(j *job) {
+	c.jobs[j.body.MessageID] = j
+	fits := c.backlog.cold == 0 && c.memory+int64(j.size) <= c.cfg.MemoryBytes
+	if fits || c.dispatching && c.roster.free > c.backlog.jobs {
+		c.memory += int64(j.size)
+	} else {
+		j.body.Payload, j.body.Headers = nil, nil
+	}
+	if j.loaded() && c.backlog.cold > 0 || j.seq < c.backlog.newest {
+		c.backlog.requeue(j)
+		return
+	}
+	c.backlog.append(j)
+}
+
+// queueEnd queues the durable end of a job (place settling), queueCounters that of its counters.
+func (c *Controller) queueEnd(j *job) { c.lane.settles.push(settleOp{job: j, end: true}) }
+
+func (c *Controller) queueCounters(j *job) {
+	if !j.dirty {
+		j.dirty = true
+		c.lane.settles.push(settleOp{job: j})
+	}
+}

@@ -1,0 +1,229 @@
+package delivery
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// load is the state of loading the queue: the first time, and again when the handshake lane has spent its tries.
+type load struct {
+	op      OpID
+	tries   int
+	since   Now // of the first failure in a row
+	failing bool
+	err     error
+	retryAt *timer
+	alarmAt *timer
+	// redriven came while no load could be asked whether it saw them.
+	redriven []queue.Row
+}
+
+// loadAlarm is how long loads may fail before that is called a failure (DESIGN 5.13).
+const loadAlarm = time.Minute
+
+func (l *load) init(c *Controller) {
+	l.retryAt = newTimer(func(Now) { c.askLoad() })
+	l.alarmAt = newTimer(func(Now) { l.failing = true })
+}
+
+func (c *Controller) start() {
+	if c.phase == PhaseLoading && c.load.op == 0 && !c.load.retryAt.armed() {
+		c.askLoad()
+	}
+}
+
+func (c *Controller) askLoad() {
+	c.load.op = c.nextOp()
+	c.emit(LoadQueue{Op: c.load.op})
+}
+
+func (c *Controller) loaded(now Now, ev Loaded) {
+	l := &c.load
+	if ev.Op == 0 || ev.Op != l.op {
+		c.drop("foreign-operation")
+		return
+	}
+	l.op = 0
+	switch {
+	case ev.Err != nil && terminal(ev.Err):
+		c.fail(StageLoad, ev.Err)
+	case ev.Err != nil:
+		c.loadFailed(now, ev.Err)
+	default:
+		if err := checkRows(ev); err != nil {
+			c.fail(StageLoad, err)
+			return
+		}
+		c.adopt(now, ev)
+	}
+}
+
+// loadFailed retries for ever, slower and slower; after a minute it says so (B-235).
+func (c *Controller) loadFailed(now Now, err error) {
+	l := &c.load
+	l.err = err
+	l.tries++
+	if l.tries == 1 {
+		l.since = now
+		c.timers.set(l.alarmAt, now+loadAlarm)
+	}
+	c.timers.set(l.retryAt, now+backoff(c.random, c.cfg.QueueBackoff, maxBackoff, l.tries))
+}
+
+func checkRows(ev Loaded) error {
+	if ev.Epoch == 0 {
+		return fmt.Errorf("%w: epoch 0", queue.ErrConflict)
+	}
+	last := int64(0)
+	for _, row := range ev.Rows {
+		if row.StoreSeq <= last || row.StoreSeq > ev.State.Cursor {
+			return fmt.Errorf("%w: row %d after row %d with cursor %d", queue.ErrConflict, row.StoreSeq, last, ev.State.Cursor)
+		}
+		if row.MessageID == "" {
+			return fmt.Errorf("%w: row %d has no message id", queue.ErrConflict, row.StoreSeq)
+		}
+		last = row.StoreSeq
+	}
+	return nil
+}
+
+// adopt begins a session from what the queue holds. Jobs of an earlier session of this Controller keep what only it knows:
+// payloads in memory, back-offs, and settlements that are not durable yet.
+func (c *Controller) adopt(now Now, ev Loaded) {
+	l := &c.load
+	l.tries, l.failing, l.err = 0, false, nil
+	c.timers.stop(l.alarmAt)
+	c.epoch, c.cursor = ev.Epoch, ev.State.Cursor
+	c.counts.deadLetters = ev.State.DeadLetters
+	c.session = c.random.ID()
+	c.phase = PhaseRunning
+
+	before := c.jobs
+	c.jobs = make(map[string]*job, len(ev.Rows))
+	c.backlog = newBacklog()
+	c.fetch.forget()
+	c.memory = 0
+	for _, row := range ev.Rows {
+		c.adoptRow(before, row)
+	}
+	c.endedMeanwhile(now, before)
+	for _, row := range l.redriven {
+		c.redriven(row)
+	}
+	l.redriven = nil
+	for _, e := range c.endpointsL {
+		c.renew(e)
+	}
+	c.answerWaiting(now)
+}
+
+func (c *Controller) adoptRow(before map[string]*job, row queue.Row) {
+	j := before[row.MessageID]
+	if j == nil || j.seq != row.StoreSeq {
+		j = &job{body: protocol.Job{MessageID: row.MessageID}, seq: row.StoreSeq, reloaded: true}
+	}
+	j.index = -1
+	j.size = int32(row.PayloadBytes)
+	j.attempts = max(j.attempts, int32(row.Attempts))
+	j.uncounted = max(j.uncounted, int32(row.Uncounted))
+	j.binding, j.workerSeq, j.resend = nil, 0, false
+	c.jobs[row.MessageID] = j
+	if j.loaded() {
+		c.memory += int64(j.size)
+	}
+	switch {
+	case j.place == settling:
+	case j.place == delayed:
+		c.backlog.delay(j, j.due)
+	case j.loaded() && c.backlog.cold > 0:
+		c.backlog.requeue(j)
+	default:
+		c.backlog.append(j)
+	}
+}
+
+// endedMeanwhile finishes the settlements that turn out durable: their rows are gone, only the answer was lost.
+func (c *Controller) endedMeanwhile(now Now, before map[string]*job) {
+	for _, ops := range []*deque[settleOp]{&c.lane.settles, &c.lane.settlement.lone} {
+		for range ops.len() {
+			op := ops.pop()
+			id := op.job.body.MessageID
+			current := c.jobs[id]
+			switch {
+			case current == op.job:
+				ops.push(op)
+			case op.end && before[id] == op.job:
+				c.jobs[id] = op.job
+				c.ended(now, op.job)
+				if current != nil {
+					c.jobs[id] = current
+				}
+			}
+		}
+	}
+	c.counts.isolated = c.lane.settlement.lone.len()
+}
+
+// reload begins anew under the next epoch: nothing stored is lost, endpoints and workers keep their streams (B-232).
+func (c *Controller) reload(now Now) {
+	l := &c.lane
+	c.phase = PhaseLoading
+	c.session = ""
+	for c.roster.len() > 0 {
+		b := c.roster.ring[0]
+		c.tellEnded(b, protocol.RefusedUnavailable, "the producer reloads its queue", 0)
+		c.unbind(now, b, kept)
+	}
+	for _, e := range c.endpointsL {
+		c.renew(e)
+	}
+	c.storing = 0
+	l.stores.reset(0)
+	accepts := l.accepts
+	l.accepts.reset(0)
+	if l.again != nil {
+		for _, ref := range l.again.accepts {
+			l.accepts.push(ref)
+		}
+	}
+	for accepts.len() > 0 {
+		l.accepts.push(accepts.pop())
+	}
+	c.gatherSettlements()
+	l.again, l.tries = nil, 0
+	c.timers.stop(l.retryAt)
+	c.askLoad()
+}
+
+// gatherSettlements brings everything that is not durable back into one queue; rows that stand apart stay there.
+func (c *Controller) gatherSettlements() {
+	s := &c.lane.settlement
+	for _, segment := range s.segments {
+		c.lane.putBack(segment)
+	}
+	s.segments = nil
+}
+
+// redriven takes a dead letter back that a person put among the stored jobs.
+func (c *Controller) redriven(row queue.Row) {
+	if c.phase != PhaseRunning {
+		c.load.redriven = append(c.load.redriven, row)
+		return
+	}
+	if j, held := c.jobs[row.MessageID]; held {
+		if j.place == settling && j.dead {
+			j.redriven = &row
+		}
+		return
+	}
+	c.counts.deadLetters = max(0, c.counts.deadLetters-1)
+	j := &job{
+		body: protocol.Job{MessageID: row.MessageID}, seq: row.StoreSeq, size: int32(row.PayloadBytes), index: -1,
+		attempts: int32(row.Attempts), uncounted: int32(row.Uncounted), reloaded: true,
+	}
+	c.jobs[row.MessageID] = j
+	c.backlog.requeue(j)
+}

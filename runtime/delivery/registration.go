@@ -1,0 +1,113 @@
+package delivery
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+// register gives a verified worker a binding, or refreshes the one that its incarnation holds.
+func (c *Controller) register(now Now, w *workerConn, m protocol.RegisterConsumer) {
+	if c.phase != PhaseRunning {
+		w.waiting = &m
+		return
+	}
+	if err := m.Validate(); err != nil {
+		c.refuseRegistration(w, m, protocol.RefusedInvalid, err.Error(), maxBackoff)
+		c.malformed(now, w, "malformed-registration")
+		return
+	}
+	if m.Version != protocol.Version {
+		c.refuseRegistration(w, m, protocol.RefusedVersion,
+			fmt.Sprintf("the worker speaks protocol version %d, this flow %d", m.Version, protocol.Version), maxBackoff)
+		return
+	}
+	if m.Incarnation.PodUID != w.worker.PodUID {
+		c.refuseRegistration(w, m, protocol.RefusedIdentity, "the stream belongs to another pod", maxBackoff)
+		return
+	}
+	p := c.pods[w.worker.PodUID]
+	if p == nil {
+		p = &pod{uid: w.worker.PodUID}
+		c.pods[p.uid] = p
+	}
+	c.registerPod(now, w, p, m)
+}
+
+func (c *Controller) registerPod(now Now, w *workerConn, p *pod, m protocol.RegisterConsumer) {
+	boot := m.Incarnation.BootNonce
+	switch {
+	case slices.Contains(p.superseded, boot):
+		c.refuseRegistration(w, m, protocol.RefusedSuperseded, "a newer process of this pod took its place", maxBackoff)
+		return
+	case now < p.coolUntil:
+		c.refuseRegistration(w, m, protocol.RefusedCoolingDown, "the worker broke the protocol", p.coolUntil-now)
+		return
+	case p.binding != nil && p.boot == boot:
+		c.reregister(now, w, p.binding, m)
+		return
+	case p.binding != nil:
+		c.endBinding(now, p.binding, protocol.RefusedSuperseded, "a newer process of this pod took its place", 0, p.binding.conn != w)
+	}
+	if p.boot != boot {
+		p.supersede(p.boot)
+		p.boot = boot
+	}
+	c.acknowledge(c.bind(now, w, p, m))
+}
+
+// reregister refreshes the nonce fence of a living binding and moves it to the stream that asks; sequences, demand and jobs
+// stay, because resetting them would desynchronise both sides (G-086).
+func (c *Controller) reregister(now Now, w *workerConn, b *binding, m protocol.RegisterConsumer) {
+	if b.conn != nil && w.serial < b.conn.serial {
+		c.drop("stale-connection")
+		return
+	}
+	if m.Nonce != b.nonce {
+		if slices.Contains(b.nonces, m.Nonce) {
+			c.drop("stale-nonce")
+			return
+		}
+		if len(b.nonces) == rememberedNonces {
+			b.nonces = b.nonces[1:]
+		}
+		b.nonces = append(b.nonces, b.nonce)
+		b.nonce, b.draining = m.Nonce, false
+	}
+	if b.conn != w {
+		if b.conn != nil {
+			b.conn.binding = nil
+			c.emit(CloseWorker{b.conn.conn, protocol.RefusedSuperseded})
+		}
+		b.conn, w.binding = w, b
+	}
+	b.worker = w.worker
+	b.window = min(m.Window, c.cfg.MaxWindow)
+	c.hear(now, b)
+	c.refresh(now, b)
+	c.acknowledge(b)
+}
+
+func (c *Controller) acknowledge(b *binding) {
+	c.toWorker(b.conn.conn, protocol.RegistrationAck{
+		Session: c.session, Nonce: b.nonce, BindingID: b.id, Secret: b.secret, NextSeq: b.slots.first, Window: b.window,
+		Heartbeat: c.cfg.Heartbeat, Deadline: c.cfg.Deadline,
+	})
+}
+
+func (c *Controller) refuseRegistration(w *workerConn, m protocol.RegisterConsumer, code protocol.RefusalCode, reason string, wait time.Duration) {
+	c.drop(string(code))
+	c.toWorker(w.conn, protocol.RegistrationRefused{Nonce: m.Nonce, Code: code, Reason: reason, RetryAfter: wait})
+}
+
+// answerWaiting answers the registrations that came while the queue was loading.
+func (c *Controller) answerWaiting(now Now) {
+	for _, w := range c.connsL {
+		if m := w.waiting; m != nil {
+			w.waiting = nil
+			c.register(now, w, *m)
+		}
+	}
+}

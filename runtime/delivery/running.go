@@ -1,0 +1,153 @@
+package delivery
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+// running is the set of handlers in progress. It outlives bindings and sessions (DESIGN 5.5).
+type running struct {
+	byID     map[string]*run
+	byRun    map[RunID]*run
+	last     RunID
+	detached int // runs that no delivery of the binding waits for
+	// idleSince is when the last handler ended.
+	idleSince Now
+}
+
+// run is one invocation of the handler.
+type run struct {
+	id        RunID
+	messageID string
+	storeSeq  int64
+	entry     *entry // the delivery that its outcome settles; nil when that is gone
+	abandoned bool
+	timeout   *timer
+}
+
+func (r *running) init() {
+	r.byID = map[string]*run{}
+	r.byRun = map[RunID]*run{}
+}
+
+func (r *running) len() int { return len(r.byRun) }
+
+// startReport is how long a start may wait for a message to carry the news.
+const startReport = 50 * time.Millisecond
+
+// startNext starts handlers in worker-sequence order, as many as there are slots. An abandoned handler keeps its slot.
+func (c *Consumer) startNext(now Now) {
+	s := &c.sub
+	for {
+		e := s.at(s.next)
+		if e == nil {
+			return
+		}
+		if e.state == bufferedEntry {
+			if c.running.len() >= c.cfg.Concurrency || !c.accepting() || c.inDoubt(now) {
+				return
+			}
+			if !c.answerKnown(now, e) {
+				c.start(now, e)
+			}
+		}
+		s.next++
+	}
+}
+
+func (c *Consumer) start(now Now, e *entry) {
+	c.running.last++
+	r := &run{id: c.running.last, messageID: e.delivery.Job.MessageID, storeSeq: e.storeSeq}
+	c.running.byID[r.messageID] = r
+	c.running.byRun[r.id] = r
+	d := e.delivery
+	c.attach(e, r)
+	c.sub.started = max(c.sub.started, d.WorkerSeq)
+	c.counts.started++
+	if c.cfg.HandlerTimeout > 0 {
+		r.timeout = newTimer(func(now Now) { c.abandon(now, r) })
+		c.timers.set(r.timeout, now+c.cfg.HandlerTimeout)
+	}
+	if !c.startedTimer.armed() {
+		c.timers.set(c.startedTimer, now+startReport)
+	}
+	c.out = append(c.out, StartHandler{Run: r.id, Delivery: d})
+}
+
+// attach makes the outcome of a run settle a delivery.
+func (c *Consumer) attach(e *entry, r *run) {
+	if e.state == bufferedEntry {
+		c.sub.buffered--
+	}
+	e.state, e.run, r.entry = runningEntry, r, e
+	// The handler has the payload; the entry needs only what names it.
+	e.delivery.Job.Headers, e.delivery.Job.Payload = nil, nil
+}
+
+// abandon gives an attempt up that runs past its timeout. Its slot stays taken until the handler answers (DESIGN 5.5).
+func (c *Consumer) abandon(now Now, r *run) {
+	if r.abandoned {
+		return
+	}
+	r.abandoned = true
+	c.out = append(c.out, CancelHandler{r.id})
+	if e := r.entry; e != nil {
+		r.entry = nil
+		c.running.detached++
+		c.settle(now, e, protocol.Abandoned, "the handler ran past its timeout of "+c.cfg.HandlerTimeout.String(), 0)
+	}
+}
+
+func (c *Consumer) handlerDone(now Now, ev HandlerDone) {
+	r, ok := c.running.byRun[ev.Run]
+	if !ok {
+		c.drop("unknown-run")
+		return
+	}
+	c.finish(now, r)
+	if r.abandoned {
+		c.drop("late-answer")
+		return
+	}
+	outcome := ev.Outcome
+	if outcome < protocol.Confirmed || outcome > protocol.Delayed {
+		outcome = protocol.Nacked
+	}
+	if e := r.entry; e != nil {
+		c.settle(now, e, outcome, ev.Reason, max(0, min(ev.RetryAfter, protocol.MaxRetryAfter)))
+		return
+	}
+	c.running.detached--
+	if outcome == protocol.Confirmed {
+		c.outbox.remember(r.messageID, r.storeSeq, ev.Reason)
+	}
+}
+
+func (c *Consumer) finish(now Now, r *run) {
+	delete(c.running.byRun, r.id)
+	delete(c.running.byID, r.messageID)
+	if r.timeout != nil {
+		c.timers.stop(r.timeout)
+	}
+	if r.abandoned {
+		c.running.detached--
+	}
+	if c.running.len() == 0 {
+		c.running.idleSince = now
+	}
+}
+
+// appRestarted ends every running handler in failure: the app that ran them is gone (B-088).
+func (c *Consumer) appRestarted(now Now) {
+	runs := make([]*run, 0, c.running.len())
+	for _, r := range c.running.byRun {
+		runs = append(runs, r)
+	}
+	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.id, b.id) })
+	for _, r := range runs {
+		c.handlerDone(now, HandlerDone{Run: r.id, Outcome: protocol.Nacked, Reason: "the app restarted while it ran the job"})
+	}
+}

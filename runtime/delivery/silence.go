@@ -1,0 +1,58 @@
+package delivery
+
+// inDoubt reports whether the controller has been silent for so long that it may be about to give this worker's jobs to another:
+// nothing new is started then (DESIGN 5.4).
+func (c *Consumer) inDoubt(now Now) bool { return now-c.heard >= doubtOf(c.registration.deadline) }
+
+func (c *Consumer) armSilence(now Now) {
+	if c.connected {
+		c.timers.set(c.silenceTimer, max(now+1, c.heard+c.registration.deadline))
+	}
+}
+
+// checkSilence dials again after a full deadline of silence: the stream may be half open (B-170).
+func (c *Consumer) checkSilence(now Now) {
+	if !c.connected {
+		return
+	}
+	if now-c.heard < c.registration.deadline {
+		c.armSilence(now)
+		return
+	}
+	c.out = append(c.out, Reconnect{c.conn})
+	c.hangUp()
+}
+
+// beat says that this worker lives, unless it said something else meanwhile.
+func (c *Consumer) beat(now Now) {
+	if !c.bound() || !c.connected {
+		return
+	}
+	if next := c.sent + c.registration.heartbeat; next > now {
+		c.timers.set(c.beatTimer, next)
+		return
+	}
+	c.sendHeartbeat(now)
+}
+
+func (c *Consumer) sendHeartbeat(now Now) {
+	c.send(protocolHeartbeat(c))
+	c.spoke(now)
+}
+
+// spoke notes that a message carried the binding and the started sequence.
+func (c *Consumer) spoke(now Now) {
+	c.sent = now
+	c.startedTold = c.sub.started
+	c.timers.stop(c.startedTimer)
+	if !c.beatTimer.armed() {
+		c.timers.set(c.beatTimer, now+c.registration.heartbeat)
+	}
+}
+
+// tellStarted reports started jobs that nothing else reported: should this worker die now, their try counts.
+func (c *Consumer) tellStarted(now Now) {
+	if c.bound() && c.startedTold < c.sub.started {
+		c.sendHeartbeat(now)
+	}
+}

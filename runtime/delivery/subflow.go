@@ -1,0 +1,197 @@
+package delivery
+
+import (
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+// subflow is the Consumer's view of its binding: an entry for each worker sequence above the watermark of what the controller
+// has taken over.
+type subflow struct {
+	entries  deque[*entry] // nil where nothing arrived yet
+	above    int           // taken over, above the watermark
+	held     int           // arrived and not taken over
+	buffered int
+	expected int64 // everything below it arrived
+	next     int64 // everything below it was started or settled
+	started  int64 // the highest sequence whose handler was started
+	demand   int64 // RequestUpTo
+}
+
+type entryState uint8
+
+const (
+	bufferedEntry entryState = iota + 1
+	runningEntry
+	settledEntry // and not taken over
+	takenEntry
+)
+
+// entry is one delivery from its arrival until the controller has taken its settlement over.
+type entry struct {
+	state      entryState
+	delivery   protocol.Delivery // until it is settled
+	storeSeq   int64
+	run        *run // while running
+	settlement protocol.Settlement
+	sentAt     Now
+	sent       bool
+}
+
+func (s *subflow) reset(first int64) {
+	*s = subflow{expected: first, next: first, demand: first - 1}
+	s.entries.reset(first)
+}
+
+func (s *subflow) watermark() int64 { return s.entries.first - 1 }
+
+func (s *subflow) at(seq int64) *entry {
+	if !s.entries.has(seq) {
+		return nil
+	}
+	return s.entries.at(seq)
+}
+
+func (s *subflow) put(seq int64, e *entry) {
+	for s.entries.end() <= seq {
+		s.entries.push(nil)
+	}
+	s.entries.set(seq, e)
+	s.held++
+	s.buffered++
+	for s.at(s.expected) != nil {
+		s.expected++
+	}
+}
+
+// gap reports whether something arrived above a sequence that did not.
+func (s *subflow) gap() bool { return s.entries.end() > s.expected }
+
+// deliver takes a frame in (G-065). Whatever cannot be right is dropped and counted, and changes nothing.
+func (c *Consumer) deliver(now Now, m protocol.SequencedMessage) {
+	turnedAway := false
+	for _, d := range m.Deliveries {
+		if !c.admit(now, d) {
+			continue
+		}
+		e := &entry{state: bufferedEntry, delivery: d, storeSeq: d.StoreSeq}
+		c.sub.put(d.WorkerSeq, e)
+		c.active(now)
+		if !c.answerKnown(now, e) && !c.accepting() {
+			c.settle(now, e, protocol.HandedBack, "the worker takes no jobs", 0)
+			turnedAway = true
+		}
+	}
+	if turnedAway && c.cordoned {
+		c.send(protocol.Drain{BindingRef: c.registration.ref})
+	}
+	if c.sub.gap() && !(c.gapAsked && now-c.gapAskedAt < c.cfg.ResendInterval) {
+		c.gapAsked, c.gapAskedAt = true, now
+		c.ask(now, true)
+	}
+}
+
+func (c *Consumer) admit(now Now, d protocol.Delivery) bool {
+	seq := d.WorkerSeq
+	switch {
+	case d.Validate() != nil:
+		c.drop("malformed")
+	case seq > c.sub.demand:
+		c.drop("beyond-demand")
+	case seq <= c.sub.watermark():
+		c.counts.duplicates++
+	case c.sub.at(seq) != nil:
+		c.counts.duplicates++
+		if e := c.sub.at(seq); e.state == settledEntry && e.sent && now > e.sentAt {
+			c.outbox.add(now, c, e) // the settlement was lost: repeat the recorded outcome
+		}
+	case c.sub.held >= c.registration.window:
+		c.drop("buffer-full")
+	default:
+		return true
+	}
+	return false
+}
+
+// answerKnown settles or attaches a delivery of a job that this worker has run or runs: it never starts a second handler for
+// one MessageID (I-9).
+func (c *Consumer) answerKnown(now Now, e *entry) bool {
+	id := e.delivery.Job.MessageID
+	if reason, ok := c.outbox.recall(id, e.storeSeq); ok {
+		c.settle(now, e, protocol.Confirmed, reason, 0)
+		return true
+	}
+	r := c.running.byID[id]
+	switch {
+	case r == nil:
+		return false
+	case r.entry != nil || r.abandoned || r.storeSeq != e.storeSeq:
+		c.settle(now, e, protocol.Delayed, "an earlier attempt still runs here", maxBackoff/3)
+	default:
+		c.running.detached--
+		c.attach(e, r)
+	}
+	return true
+}
+
+// takenOver lets go of settlements that the controller answers for from now on.
+func (c *Consumer) takenOver(now Now, m protocol.SettledAck) {
+	for seq := c.sub.entries.first; seq <= min(m.UpTo, c.sub.entries.end()-1); seq++ {
+		c.take(now, seq)
+	}
+	for _, seq := range m.Above {
+		c.take(now, seq)
+	}
+	s := &c.sub
+	for s.entries.len() > 0 && s.entries.at(s.entries.first) != nil && s.entries.at(s.entries.first).state == takenEntry {
+		s.entries.pop()
+		s.above--
+	}
+	s.expected = max(s.expected, s.entries.first)
+	s.next = max(s.next, s.entries.first)
+}
+
+func (c *Consumer) take(now Now, seq int64) {
+	e := c.sub.at(seq)
+	if e == nil || e.state != settledEntry {
+		return
+	}
+	e.state = takenEntry
+	c.sub.held--
+	c.sub.above++
+	c.active(now)
+}
+
+// handBackNewest gives unstarted jobs back, newest first, so that the oldest stay where they wait already.
+func (c *Consumer) handBackNewest(now Now, count int) {
+	for seq := c.sub.entries.end() - 1; seq >= c.sub.next && count > 0; seq-- {
+		if e := c.sub.at(seq); e != nil && e.state == bufferedEntry {
+			c.settle(now, e, protocol.HandedBack, "not started", 0)
+			count--
+		}
+	}
+}
+
+// settle ends a delivery; the record stays until the controller has taken it over.
+func (c *Consumer) settle(now Now, e *entry, outcome protocol.Outcome, reason string, retryAfter Now) {
+	d := &e.delivery
+	if e.state == bufferedEntry {
+		c.sub.buffered--
+	}
+	e.settlement = protocol.Settlement{
+		WorkerSeq: d.WorkerSeq, MessageID: d.Job.MessageID, Attempt: d.Attempt, Outcome: outcome,
+		Reason: protocol.ClipReason(reason), RetryAfter: retryAfter,
+	}
+	e.state, e.run, e.delivery = settledEntry, nil, protocol.Delivery{}
+	switch outcome {
+	case protocol.Confirmed:
+		c.counts.confirmed++
+	case protocol.Nacked, protocol.Rejected:
+		c.counts.nacked++
+	case protocol.HandedBack:
+		c.counts.handedBack++
+	case protocol.Abandoned:
+		c.counts.abandoned++
+	}
+	c.active(now)
+	c.outbox.add(now, c, e)
+}
