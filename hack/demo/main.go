@@ -96,7 +96,7 @@ func run(ctx context.Context, root string, count, connections int) (clean bool, 
 
 // apply applies the samples and waits until three workers are bound and documents can be brought.
 func apply(ctx context.Context, kubectl *harness.Kubectl, root string, images harness.Images) error {
-	if err := kubectl.ApplySamples(ctx, root, images, "", "config/samples"); err != nil {
+	if err := kubectl.ApplySamples(ctx, root, images, harness.Overlay{}, "config/samples"); err != nil {
 		return err
 	}
 	for _, wait := range [][]string{

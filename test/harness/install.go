@@ -81,24 +81,22 @@ func (k *Kubectl) Uninstall(ctx context.Context) error {
 	)
 }
 
-// ApplySamples applies kustomizations below root with the images that were built, for example "config/samples". A namespace
-// that is not empty replaces that of the samples.
-func (k *Kubectl) ApplySamples(ctx context.Context, root string, images Images, namespace string, samples ...string) error {
+// Overlay is what a user of the samples changes.
+type Overlay struct {
+	// Namespace replaces that of the samples; empty keeps it.
+	Namespace string
+	// PoolPatch is a JSON patch, in YAML, of every pool.
+	PoolPatch string
+}
+
+// ApplySamples applies kustomizations below root with the images that were built, for example "config/samples".
+func (k *Kubectl) ApplySamples(ctx context.Context, root string, images Images, overlay Overlay, samples ...string) error {
 	directory, err := os.MkdirTemp(filepath.Join(root, "dist"), "overlay-")
 	if err != nil {
 		return fmt.Errorf("making an overlay: %w", err)
 	}
 	defer os.RemoveAll(directory)
-	var overlay strings.Builder
-	if namespace != "" {
-		fmt.Fprintf(&overlay, "namespace: %s\n", namespace)
-	}
-	overlay.WriteString("resources:\n")
-	for _, sample := range samples {
-		fmt.Fprintf(&overlay, "  - ../../%s\n", filepath.ToSlash(sample))
-	}
-	fmt.Fprintf(&overlay, "images:\n  - name: workpulling/sample-app\n    newName: %s\n    newTag: %s\n", images.AppRepository, images.Tag)
-	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(overlay.String()), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(overlay.kustomization(images, samples)), 0o600); err != nil {
 		return fmt.Errorf("writing an overlay: %w", err)
 	}
 	for _, sample := range samples {
@@ -107,4 +105,33 @@ func (k *Kubectl) ApplySamples(ctx context.Context, root string, images Images, 
 	out, err := k.Get(ctx, "apply", "-k", directory)
 	k.say(indent(strings.TrimSpace(out)))
 	return err
+}
+
+func (o Overlay) kustomization(images Images, samples []string) string {
+	var text strings.Builder
+	if o.Namespace != "" {
+		fmt.Fprintf(&text, "namespace: %s\n", o.Namespace)
+	}
+	text.WriteString("resources:\n")
+	for _, sample := range samples {
+		fmt.Fprintf(&text, "  - ../../%s\n", filepath.ToSlash(sample))
+	}
+	fmt.Fprintf(&text, "images:\n  - name: workpulling/sample-app\n    newName: %s\n    newTag: %s\n", images.AppRepository, images.Tag)
+	if o.PoolPatch != "" {
+		fmt.Fprintf(&text, "patches:\n  - target: {kind: WorkerPool}\n    patch: |-\n%s\n", indent(indent(indent(o.PoolPatch))))
+	}
+	return text.String()
+}
+
+// ApplyFile applies one file of the samples in another namespace, with the images that were built.
+func (k *Kubectl) ApplyFile(ctx context.Context, root string, images Images, namespace, file string) error {
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		return fmt.Errorf("reading a sample: %w", err)
+	}
+	replace := strings.NewReplacer(
+		"workpulling-samples-quota", namespace, "workpulling-samples", namespace,
+		"workpulling/sample-app:dev", images.AppRepository+":"+images.Tag,
+	)
+	return k.Apply(ctx, replace.Replace(string(text)))
 }
