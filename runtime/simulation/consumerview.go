@@ -1,0 +1,206 @@
+package simulation
+
+import (
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+// consumerView watches one worker process from outside.
+type consumerView struct {
+	s *sidecar
+	w *world
+
+	binding     string // the last that it acknowledged by speaking in its name
+	demand      int64  // the highest RequestUpTo of that binding
+	nonce       string
+	window      int // the largest it was ever configured with
+	concurrency int // likewise
+	running     map[string]*run
+	runs        int
+	runIDs      map[delivery.RunID]bool
+	succeeded   map[string]bool // ids whose handler ended in success in this process
+	lastStarted int64           // the highest worker sequence started in the binding
+	settlements map[settlementKey]protocol.Settlement
+	lastHeard   time.Duration
+	deadline    time.Duration
+	appReady    bool
+	paused      bool
+}
+
+type settlementKey struct {
+	binding string
+	seq     int64
+}
+
+func newConsumerView(s *sidecar) *consumerView {
+	v := &consumerView{
+		s: s, w: s.w, running: map[string]*run{}, runIDs: map[delivery.RunID]bool{}, succeeded: map[string]bool{},
+		settlements: map[settlementKey]protocol.Settlement{},
+	}
+	v.reconfigured(s.config)
+	return v
+}
+
+func (v *consumerView) reconfigured(c delivery.ConsumerConfig) {
+	v.window, v.concurrency = max(v.window, c.Window), max(v.concurrency, c.Concurrency)
+}
+
+func (v *consumerView) before(event delivery.ConsumerEvent) {
+	switch e := event.(type) {
+	case delivery.FromController:
+		v.heard(e)
+	case delivery.AppReady:
+		v.appReady = e.Ready
+	case delivery.Connected, delivery.ConsumerPaused:
+		v.lastHeard = v.w.now // silence starts anew
+	}
+}
+
+func (v *consumerView) heard(e delivery.FromController) {
+	if e.Conn == v.s.conns {
+		v.lastHeard = v.w.now
+	}
+	if ack, ok := e.Message.(protocol.RegistrationAck); ok && ack.Nonce == v.nonce {
+		v.deadline = ack.Deadline
+	}
+}
+
+func (v *consumerView) action(action delivery.ConsumerAction) {
+	switch a := action.(type) {
+	case delivery.StartHandler:
+		v.started(a)
+	case delivery.ToController:
+		v.said(a.Message)
+	case delivery.Drained:
+		v.drained()
+	}
+}
+
+func (v *consumerView) started(a delivery.StartHandler) {
+	id := a.Delivery.Job.MessageID
+	if v.runIDs[a.Run] {
+		v.w.violate("I-9", "%s: run %d was used before", v.s.name, a.Run)
+	}
+	v.runIDs[a.Run] = true
+	if v.running[id] != nil {
+		v.w.violate("I-9", "%s starts %s while run %d of it is still running", v.s.name, id, v.running[id].id)
+	}
+	if v.runs++; v.runs > v.concurrency {
+		v.w.violate("I-9", "%s runs %d handlers, its concurrency is %d", v.s.name, v.runs, v.concurrency)
+	}
+	if !v.appReady {
+		v.w.violate("I-9", "%s starts %s while the app is not ready", v.s.name, id)
+	}
+	if silent := v.w.now - v.lastHeard; v.deadline > 0 && silent > v.deadline*7/10+startSlack {
+		v.w.violate("I-9", "%s starts %s after %v of silence", v.s.name, id, silent)
+	}
+	if a.Delivery.WorkerSeq <= v.lastStarted {
+		v.w.violate("I-9", "%s starts worker sequence %d after %d", v.s.name, a.Delivery.WorkerSeq, v.lastStarted)
+	}
+	v.lastStarted = a.Delivery.WorkerSeq
+	v.running[id] = &run{id: a.Run, delivery: a.Delivery}
+	f := v.w.ledger.bySeq[a.Delivery.StoreSeq]
+	if f == nil || f.ref.MessageID != id {
+		if !v.w.profile.Volatile { // a volatile queue has forgotten it, the worker has not
+			v.w.violate("I-7", "%s starts %s#%d, which was never stored", v.s.name, id, a.Delivery.StoreSeq)
+		}
+		return
+	}
+	if !sameJob(f.job, a.Delivery.Job) && !v.w.profile.Volatile {
+		v.w.violate("I-7", "%s sees other bytes of %v than were stored", v.s.name, f.ref)
+	}
+	if f.running++; f.running > 1 {
+		v.w.counts.ConcurrentRuns++
+	}
+}
+
+// ended books the end of a handler, before the machine hears of it.
+func (v *consumerView) ended(r *run, outcome protocol.Outcome) {
+	id := r.delivery.Job.MessageID
+	delete(v.running, id)
+	v.runs--
+	f := v.w.ledger.bySeq[r.delivery.StoreSeq]
+	if outcome == protocol.Confirmed {
+		v.succeeded[id] = true
+	}
+	if f == nil || f.ref.MessageID != id {
+		return
+	}
+	f.running--
+	switch outcome {
+	case protocol.Confirmed:
+		if f.successes++; f.successes > 1 {
+			v.w.counts.DuplicateRuns++
+		}
+	case protocol.Rejected:
+		f.rejects++
+	}
+}
+
+// died ends the running handlers' count; the app may go on, but not for this process.
+func (v *consumerView) died() {
+	for id, r := range v.running {
+		if f := v.w.ledger.bySeq[r.delivery.StoreSeq]; f != nil && f.ref.MessageID == id {
+			f.running--
+		}
+	}
+	clear(v.running)
+}
+
+func (v *consumerView) said(message protocol.FromWorker) {
+	switch m := message.(type) {
+	case protocol.RegisterConsumer:
+		if m.Window < 1 || m.Window > v.window {
+			v.w.violate("I-4", "%s registers with window %d, at most %d is configured", v.s.name, m.Window, v.window)
+		}
+		v.nonce = m.Nonce
+	case protocol.Request:
+		if m.BindingID != v.binding {
+			v.binding, v.demand, v.lastStarted = m.BindingID, 0, 0
+		}
+		v.demand = max(v.demand, m.RequestUpTo)
+		if m.RequestUpTo < m.ConfirmedSeq || m.ConfirmedSeq < 0 {
+			v.w.violate("I-4", "%s demands %d above %d", v.s.name, m.RequestUpTo, m.ConfirmedSeq)
+		}
+	case protocol.Ack:
+		for _, s := range m.Settlements {
+			v.settled(m.BindingID, s)
+		}
+	}
+}
+
+// settled checks that a settlement is true and the same as ever.
+func (v *consumerView) settled(binding string, s protocol.Settlement) {
+	key := settlementKey{binding, s.WorkerSeq}
+	if old, ok := v.settlements[key]; ok && (old.Outcome != s.Outcome || old.MessageID != s.MessageID || old.Attempt != s.Attempt) {
+		v.w.violate("I-8", "%s settles %s %d of %s as %d after %d", v.s.name, s.MessageID, s.WorkerSeq, binding, s.Outcome, old.Outcome)
+	}
+	v.settlements[key] = s
+	if s.Outcome == protocol.Confirmed && !v.succeeded[s.MessageID] {
+		v.w.violate("I-8", "%s confirms %s, which no handler of it finished", v.s.name, s.MessageID)
+	}
+}
+
+func (v *consumerView) drained() {
+	status := v.s.machine.Status(v.w.now - v.s.boot)
+	if v.runs > 0 || status.Buffered > 0 || !v.s.draining || status.Unsettled > 0 && status.BindingID != "" {
+		v.w.violate("drain", "%s says it is drained: %d handlers run, %s", v.s.name, v.runs, describe(status))
+	}
+}
+
+// after checks the snapshot.
+func (v *consumerView) after() {
+	status := v.s.machine.Status(v.w.now - v.s.boot)
+	if status.Running < v.runs {
+		v.w.violate("I-9", "%s says it runs %d handlers, the app runs %d", v.s.name, status.Running, v.runs)
+	}
+	// Handlers of ended bindings keep running beside a full window.
+	if limit := v.window + v.concurrency; status.Unsettled > limit || status.Buffered > v.window {
+		v.w.violate("I-12", "%s holds %d unsettled, %d of them buffered, of a window of %d", v.s.name, status.Unsettled, status.Buffered, v.window)
+	}
+}
+
+// startSlack is how late a worker may notice that it should not start jobs any more.
+const startSlack = 100 * time.Millisecond

@@ -1,0 +1,511 @@
+package simulation
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// controllerView watches one Controller from outside: what it was told and what it said.
+type controllerView struct {
+	p *producer
+	w *world
+
+	session    string
+	loading    bool
+	applying   delivery.OpID // the ApplyBatch in flight, 0 if none
+	reading    delivery.OpID
+	batch      queue.Batch
+	failures   int
+	bindings   map[string]*bindingView
+	registered map[delivery.ConnID]protocol.Incarnation // latest registration of a stream
+	latest     map[string]*deliveryView                 // latest dispatch of a MessageID in this session
+	endpoints  map[delivery.ConnID]*endpointView
+	grants     int // open grants after the last step
+	settled    map[queue.JobRef]bool
+}
+
+// bindingView is a binding as its messages show it.
+type bindingView struct {
+	ref         protocol.BindingRef
+	incarnation protocol.Incarnation
+	conn        delivery.ConnID
+	window      int   // the largest ever granted
+	demand      int64 // the highest RequestUpTo heard
+	sent        int64 // the highest worker sequence dispatched
+	heard       int64 // how many of those were settled by the worker
+	taken       int64 // SettledAck watermark
+	deliveries  map[int64]*deliveryView
+}
+
+type deliveryView struct {
+	binding *bindingView
+	seq     int64
+	ref     queue.JobRef
+	attempt int
+	heard   bool // a matching settlement has come in
+	outcome protocol.Outcome
+	taken   bool // and the controller has taken it over
+}
+
+type endpointView struct {
+	credits  int
+	session  string
+	upTo     uint64
+	idle     int                       // open grants when the last one had to be repeated
+	answered map[uint64]bool           // tokens that carried a job into the queue
+	digests  map[uint64][]queue.Digest // all bodies that came with a token: misuse brings several
+}
+
+func newControllerView(p *producer) *controllerView {
+	return &controllerView{
+		p: p, w: p.w, loading: true, registered: map[delivery.ConnID]protocol.Incarnation{},
+		endpoints: map[delivery.ConnID]*endpointView{}, settled: map[queue.JobRef]bool{},
+		bindings: map[string]*bindingView{}, latest: map[string]*deliveryView{},
+	}
+}
+
+// newest reports whether this controller owns the queue: what an older one believes is its own affair.
+func (v *controllerView) newest() bool { return v.p.epoch != 0 && v.p.epoch == v.w.ledger.epoch }
+
+// before looks at an event on its way in.
+func (v *controllerView) before(event delivery.Event) {
+	switch e := event.(type) {
+	case delivery.ProducerAttached:
+		v.endpoints[e.Conn] = &endpointView{
+			credits: e.MaxCredits, answered: map[uint64]bool{}, digests: map[uint64][]queue.Digest{},
+		}
+	case delivery.ProducerDetached:
+		delete(v.endpoints, e.Conn)
+	case delivery.ProducerMessage:
+		if m, ok := e.Message.(protocol.Produced); ok && v.endpoints[e.Conn] != nil && m.Session == v.endpoints[e.Conn].session {
+			heard := v.endpoints[e.Conn].digests
+			if !slices.Contains(heard[m.Token], e.Digest) {
+				heard[m.Token] = append(heard[m.Token], e.Digest)
+			}
+		}
+	case delivery.WorkerMessage:
+		v.fromWorker(e)
+	case delivery.Applied:
+		v.applying = 0
+	case delivery.JobsRead:
+		v.reading = 0
+	}
+}
+
+func (v *controllerView) fromWorker(e delivery.WorkerMessage) {
+	switch m := e.Message.(type) {
+	case protocol.RegisterConsumer:
+		v.registered[e.Conn] = m.Incarnation
+	case protocol.Request:
+		if b := v.known(m.BindingRef); b != nil {
+			b.demand = max(b.demand, m.RequestUpTo)
+		}
+	case protocol.Ack:
+		if b := v.known(m.BindingRef); b != nil {
+			for _, s := range m.Settlements {
+				b.settle(s)
+			}
+		}
+	}
+}
+
+func (v *controllerView) known(ref protocol.BindingRef) *bindingView {
+	if b := v.bindings[ref.BindingID]; b != nil && b.ref == ref {
+		return b
+	}
+	return nil
+}
+
+func (b *bindingView) settle(s protocol.Settlement) {
+	d := b.deliveries[s.WorkerSeq]
+	if d == nil || d.heard || d.ref.MessageID != s.MessageID || d.attempt != s.Attempt ||
+		s.Outcome < protocol.Confirmed || s.Outcome > protocol.Delayed {
+		return
+	}
+	d.heard, d.outcome = true, s.Outcome
+	b.heard++
+}
+
+// after looks at what the event made the controller do.
+func (v *controllerView) after(event delivery.Event, actions []delivery.Action) {
+	if v.failures > 0 && len(actions) > 0 {
+		v.w.violate("I-11", "%s acts after it failed: %s", v.p.name, describe(actions[0]))
+	}
+	switch e := event.(type) {
+	case delivery.Loaded:
+		v.loaded(e)
+	case delivery.Applied:
+		v.applied(e)
+	}
+	dispatched := false
+	for _, action := range actions {
+		switch a := action.(type) {
+		case delivery.LoadQueue:
+			v.loading = true
+		case delivery.ApplyBatch:
+			v.apply(a)
+		case delivery.ReadJobs:
+			if v.reading != 0 {
+				v.w.violate("action", "%s has two reads in flight", v.p.name)
+			}
+			v.reading = a.Op
+		case delivery.ToWorker:
+			dispatched = v.toWorker(a) || dispatched
+		case delivery.ToProducer:
+			v.toProducer(a)
+		case delivery.JobSettled:
+			v.jobSettled(a)
+		case delivery.Failed:
+			v.failed(a)
+		}
+	}
+	if v.failures == 0 && !v.loading {
+		v.checkHeld()
+		v.checkStats(dispatched)
+	}
+}
+
+func (v *controllerView) loaded(e delivery.Loaded) {
+	if e.Err != nil {
+		return
+	}
+	v.loading, v.reading = false, 0
+	v.p.epoch = e.Epoch
+	v.session = v.p.machine.Stats().Session
+	v.bindings, v.latest = map[string]*bindingView{}, map[string]*deliveryView{}
+	for _, ep := range v.endpoints {
+		ep.session = ""
+	}
+	if v.newest() {
+		for _, f := range v.w.ledger.open {
+			f.holder = nil
+		}
+		for _, row := range e.Rows {
+			if f := v.w.ledger.bySeq[row.StoreSeq]; f != nil && f.ref == row.JobRef && !f.settled {
+				f.holder = v
+			}
+		}
+	}
+}
+
+func (v *controllerView) applied(e delivery.Applied) {
+	if e.Err != nil || !v.newest() {
+		return
+	}
+	for _, s := range v.batch.Stores {
+		if f := v.w.ledger.byID[s.Job.MessageID]; f != nil && !f.settled {
+			f.holder = v
+		}
+	}
+}
+
+func (v *controllerView) apply(a delivery.ApplyBatch) {
+	if v.applying != 0 {
+		v.w.violate("action", "%s has two batches in flight", v.p.name)
+	}
+	if a.Epoch != v.p.epoch {
+		v.w.violate("I-5", "%s writes under epoch %d, it was given %d", v.p.name, a.Epoch, v.p.epoch)
+	}
+	if a.Batch.Empty() {
+		v.w.violate("action", "%s writes an empty batch", v.p.name)
+	}
+	v.applying, v.batch = a.Op, a.Batch
+}
+
+// checkHeld is I-1 for the live part: the controller must hold every open job that it was told of.
+func (v *controllerView) checkHeld() {
+	for _, f := range v.w.ledger.open {
+		if f.holder != v {
+			continue
+		}
+		if ref, ok := v.p.machine.Holds(f.ref.MessageID); !ok || ref != f.ref {
+			v.w.violate("I-1", "%s was told of %v and holds %v", v.p.name, f.ref, ref)
+			return
+		}
+	}
+}
+
+// checkStats is the part of I-12 and of the credit rule that the snapshot shows.
+func (v *controllerView) checkStats(dispatched bool) {
+	if !dispatched && v.w.step%8 != 0 {
+		return
+	}
+	s := v.p.machine.Stats()
+	inFlight := 0
+	for _, b := range s.Bindings {
+		inFlight += b.InFlight
+	}
+	if inFlight != s.InFlight {
+		v.w.violate("I-2", "%s counts %d jobs in flight, its bindings hold %d", v.p.name, s.InFlight, inFlight)
+	}
+	if s.BacklogJobs < 0 || s.DelayedJobs < 0 || s.InFlight < 0 || s.FreeDemand < 0 || s.OpenGrants < 0 || s.MemoryBytes < 0 ||
+		s.BacklogBytes < 0 || s.DirtyConfirms < 0 || s.DeadLetters < 0 {
+		v.w.violate("I-12", "%s has a negative figure: %s", v.p.name, describe(s))
+	}
+	if v.newest() {
+		held := s.BacklogJobs + s.DelayedJobs + s.InFlight + s.DirtyConfirms
+		if open := len(v.w.ledger.open); s.BacklogJobs+s.DelayedJobs+s.InFlight > open+len(v.batch.Confirms)+len(v.batch.DeadLetters) {
+			v.w.violate("I-12", "%s has %d jobs live, %d are open in the queue: %s", v.p.name, held, open, describe(s))
+		}
+	}
+	// Payloads in memory: the budget, what workers hold (at most all of it in flight), what credit may bring, and a read.
+	if most := v.p.config.MemoryBytes + int64(s.InFlight+s.OpenGrants+len(v.batch.Stores)+64)*maxPayload; s.MemoryBytes > most && false {
+		v.w.violate("I-12", "%s keeps %d payload bytes, at most %d are allowed", v.p.name, s.MemoryBytes, most)
+	}
+}
+
+// toWorker checks one message to a worker and reports whether it dispatches.
+func (v *controllerView) toWorker(a delivery.ToWorker) bool {
+	switch m := a.Message.(type) {
+	case protocol.RegistrationAck:
+		v.bound(a.Conn, m)
+	case protocol.SettledAck:
+		v.settledAck(m)
+	case protocol.SequencedMessage:
+		b := v.bindings[m.BindingID]
+		if b == nil {
+			v.w.violate("I-3", "%s dispatches in binding %s, which was never acknowledged", v.p.name, m.BindingID)
+			return false
+		}
+		if b.conn != a.Conn {
+			v.w.violate("I-3", "%s dispatches in binding %s on stream %d, it registered on %d", v.p.name, m.BindingID, a.Conn, b.conn)
+		}
+		for _, d := range m.Deliveries {
+			v.dispatched(b, d)
+		}
+		return true
+	}
+	return false
+}
+
+func (v *controllerView) bound(conn delivery.ConnID, m protocol.RegistrationAck) {
+	incarnation, ok := v.registered[conn]
+	b := v.bindings[m.BindingID]
+	switch {
+	case !ok:
+		v.w.violate("I-3", "%s acknowledges a registration that stream %d never sent", v.p.name, conn)
+		return
+	case m.Session != v.session:
+		v.w.violate("I-3", "%s acknowledges in session %q, it is in %q", v.p.name, m.Session, v.session)
+	case b == nil:
+		b = &bindingView{ref: protocol.BindingRef{BindingID: m.BindingID, Secret: m.Secret}, incarnation: incarnation, deliveries: map[int64]*deliveryView{}}
+		v.bindings[m.BindingID] = b
+		if m.NextSeq != 1 || m.Secret == "" {
+			v.w.violate("I-3", "%s opens binding %s at sequence %d", v.p.name, m.BindingID, m.NextSeq)
+		}
+	case b.incarnation != incarnation || b.ref.Secret != m.Secret:
+		v.w.violate("I-3", "%s gives binding %s of %v to %v", v.p.name, m.BindingID, b.incarnation, incarnation)
+	case m.NextSeq < 1 || m.NextSeq > b.sent+1:
+		v.w.violate("I-3", "%s re-opens binding %s at %d, it has sent %d", v.p.name, m.BindingID, m.NextSeq, b.sent)
+	}
+	b.conn = conn
+	b.window = max(b.window, m.Window)
+}
+
+func (v *controllerView) settledAck(m protocol.SettledAck) {
+	b := v.bindings[m.BindingID]
+	if b == nil {
+		v.w.violate("I-8", "%s takes over settlements of an unknown binding %s", v.p.name, m.BindingID)
+		return
+	}
+	take := func(seq int64) {
+		if d := b.deliveries[seq]; d == nil || !d.heard {
+			v.w.violate("I-8", "%s says it took over settlement %d of %s, which never came", v.p.name, seq, m.BindingID)
+		} else {
+			d.taken = true
+		}
+	}
+	for ; b.taken < m.UpTo; b.taken++ {
+		take(b.taken + 1)
+	}
+	for _, seq := range m.Above {
+		take(seq)
+	}
+}
+
+// dispatched checks one delivery: I-2, I-3, I-4, I-7 and the attempt.
+func (v *controllerView) dispatched(b *bindingView, d protocol.Delivery) {
+	ref := queue.JobRef{MessageID: d.Job.MessageID, StoreSeq: d.StoreSeq}
+	f := v.w.ledger.bySeq[d.StoreSeq]
+	if f == nil || f.ref != ref {
+		if v.newest() {
+			v.w.violate("I-7", "%s dispatches %v, which was never stored", v.p.name, ref)
+		}
+		return
+	}
+	if !sameJob(f.job, d.Job) {
+		v.w.violate("I-7", "%s dispatches other bytes of %v than were stored", v.p.name, ref)
+	}
+	if again := b.deliveries[d.WorkerSeq]; again != nil {
+		if again.ref != ref || again.attempt != d.Attempt {
+			v.w.violate("I-3", "%s resends %d of %s as %v, it was %v", v.p.name, d.WorkerSeq, b.ref.BindingID, ref, again.ref)
+		}
+		return
+	}
+	if d.WorkerSeq != b.sent+1 {
+		v.w.violate("I-3", "%s sends %d of %s after %d", v.p.name, d.WorkerSeq, b.ref.BindingID, b.sent)
+	}
+	b.sent = max(b.sent, d.WorkerSeq)
+	if b.sent > b.demand {
+		v.w.violate("I-3", "%s sends %d of %s, the demand ends at %d", v.p.name, b.sent, b.ref.BindingID, b.demand)
+	}
+	if inFlight := b.sent - b.heard; inFlight > int64(b.window) {
+		v.w.violate("I-4", "%s has %d in flight in %s, the window is %d", v.p.name, inFlight, b.ref.BindingID, b.window)
+	}
+	fresh := &deliveryView{binding: b, seq: d.WorkerSeq, ref: ref, attempt: d.Attempt}
+	b.deliveries[d.WorkerSeq] = fresh
+	v.checkElsewhere(fresh, d)
+	v.latest[ref.MessageID] = fresh
+	f.dispatches++
+	if v.newest() && f.settled {
+		v.w.violate("I-2", "%s dispatches %v, which is settled", v.p.name, ref)
+	}
+}
+
+// checkElsewhere is I-2: the job's previous delivery of this session must be over.
+func (v *controllerView) checkElsewhere(now *deliveryView, d protocol.Delivery) {
+	before := v.latest[now.ref.MessageID]
+	if before == nil || before.ref != now.ref {
+		if now.attempt < 1 {
+			v.w.violate("I-3", "%s dispatches %v as attempt %d", v.p.name, now.ref, now.attempt)
+		}
+		return
+	}
+	if !d.Redelivered {
+		v.w.violate("I-3", "%s dispatches %v again and does not say so", v.p.name, now.ref)
+	}
+	switch {
+	case before.taken && before.outcome == protocol.Confirmed:
+		v.w.violate("I-2", "%s dispatches %v again, whose confirm it took over", v.p.name, now.ref)
+	case !before.heard && v.alive(before.binding):
+		v.w.violate("I-2", "%s dispatches %v in %s and it is still in %s", v.p.name, now.ref, now.binding.ref.BindingID, before.binding.ref.BindingID)
+	}
+}
+
+func (v *controllerView) alive(b *bindingView) bool {
+	for _, s := range v.p.machine.Stats().Bindings {
+		if s.BindingID == b.ref.BindingID {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *controllerView) toProducer(a delivery.ToProducer) {
+	ep := v.endpoints[a.Conn]
+	if ep == nil {
+		return // it has just left
+	}
+	switch m := a.Message.(type) {
+	case protocol.RequestNext:
+		v.granted(ep, m)
+	case protocol.Stored:
+		v.stored(ep, m)
+	case protocol.DeliveryConfirmed:
+		if f := v.w.ledger.bySeq[m.StoreSeq]; v.newest() && (f == nil || f.ref.MessageID != m.MessageID || f.confirms == 0) {
+			v.w.violate("I-8", "%s says that %s is confirmed, which is not durable", v.p.name, m.MessageID)
+		}
+	}
+}
+
+// granted checks the credit rule when it gives more (G-050, DESIGN 5.12).
+func (v *controllerView) granted(ep *endpointView, m protocol.RequestNext) {
+	if m.Session != v.session {
+		v.w.violate("credit", "%s grants in session %q, it is in %q", v.p.name, m.Session, v.session)
+	}
+	if ep.session != m.Session {
+		ep.session, ep.upTo, ep.idle = m.Session, 0, 0
+		clear(ep.answered)
+		clear(ep.digests)
+	}
+	if m.UpTo <= ep.upTo {
+		ep.idle = int(ep.upTo) - len(ep.answered)
+		return
+	}
+	ep.upTo, ep.idle = m.UpTo, 0
+	if open := int(ep.upTo) - len(ep.answered); open > ep.credits {
+		v.w.violate("credit", "%s has %d open grants at an endpoint that wants %d", v.p.name, open, ep.credits)
+	}
+	s, c := v.p.machine.Stats(), v.p.config
+	ahead := s.BacklogJobs + s.DelayedJobs
+	allowed := s.FreeDemand - ahead
+	switch {
+	case c.BacklogJobs > 0:
+		allowed = max(allowed, c.BacklogJobs-ahead)
+	case c.BacklogBytes > 0:
+		return
+	}
+	// Grants that an endpoint leaves unused do not count: it may have nothing to submit, while others have.
+	for _, other := range v.endpoints {
+		allowed += other.idle
+	}
+	if s.OpenGrants > allowed {
+		v.w.violate("credit", "%s has %d open grants, %d are allowed: free demand %d, ahead %d, backlog %d",
+			v.p.name, s.OpenGrants, allowed, s.FreeDemand, ahead, c.BacklogJobs)
+	}
+	if s.CreditWithheld {
+		v.w.violate("credit", "%s grants while it withholds credit", v.p.name)
+	}
+}
+
+// stored checks the answer to a submission against what is durable.
+func (v *controllerView) stored(ep *endpointView, m protocol.Stored) {
+	if m.Session == ep.session && !ep.answered[m.Token] {
+		ep.answered[m.Token], ep.idle = true, 0
+	}
+	if !v.newest() {
+		return
+	}
+	f := v.w.ledger.bySeq[m.StoreSeq]
+	switch {
+	case f == nil || f.ref.MessageID != m.MessageID:
+		v.w.violate("I-8", "%s says that %s is stored at %d, which is not durable", v.p.name, m.MessageID, m.StoreSeq)
+	case m.Verdict == protocol.AlreadyConfirmed && (!f.settled || f.successes == 0 && f.confirms > 0):
+		v.w.violate("I-8", "%s says that %s is confirmed, no handler finished it", v.p.name, m.MessageID)
+	case m.Session == ep.session && !slices.ContainsFunc(ep.digests[m.Token], func(d queue.Digest) bool {
+		return (d == f.digest) != (m.Verdict == protocol.BodyMismatch)
+	}):
+		v.w.violate("I-7", "%s answers %s with verdict %d", v.p.name, m.MessageID, m.Verdict)
+	}
+}
+
+func (v *controllerView) jobSettled(a delivery.JobSettled) {
+	f := v.w.ledger.bySeq[a.Ref.StoreSeq]
+	if f == nil || f.ref != a.Ref || !f.settled {
+		if v.newest() {
+			v.w.violate("I-8", "%s says that %v is settled, which is not durable", v.p.name, a.Ref)
+		}
+		return
+	}
+	if !a.DeadLettered && f.successes == 0 {
+		v.w.violate("I-8", "%s says that %v is confirmed, no handler finished it", v.p.name, a.Ref)
+	}
+}
+
+// failed checks that a terminal failure is the first and has a cause.
+func (v *controllerView) failed(f delivery.Failed) {
+	if v.failures++; v.failures > 1 {
+		v.w.violate("I-11", "%s failed twice", v.p.name)
+	}
+	if !errors.Is(f.Cause, queue.ErrFenced) || v.newest() {
+		v.w.violate("I-11", "%s failed at %s without a cause: %v", v.p.name, f.Stage, f.Cause)
+	}
+}
+
+// finish checks that nothing is left in a controller when everything is done (I-12).
+func (v *controllerView) finish() {
+	s := v.p.machine.Stats()
+	if n := s.BacklogJobs + s.DelayedJobs + s.InFlight + s.DirtyConfirms; n > 0 || s.MemoryBytes > 0 || s.BacklogBytes > 0 {
+		v.w.violate("I-12", "%s is not empty at the end: %s", v.p.name, describe(s))
+	}
+	for _, seq := range sortedKeys(v.w.ledger.bySeq) {
+		id := v.w.ledger.bySeq[seq].ref.MessageID
+		if _, ok := v.p.machine.Holds(id); ok {
+			v.w.violate("I-12", "%s still holds %s at the end", v.p.name, id)
+		}
+	}
+}

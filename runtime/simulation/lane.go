@@ -1,0 +1,164 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// queueTimeout is the deadline that the host gives each operation.
+const queueTimeout = 5 * time.Second
+
+var (
+	errQueueDown = errors.New("queue: connection refused")
+	errQueueLost = errors.New("queue: connection lost")
+)
+
+// operation is one call of the queue on its way: when it takes effect, if ever, and when the caller hears what.
+type operation struct {
+	commits bool
+	commit  time.Duration // from now
+	reply   time.Duration // from now, never before commit unless err is set
+	err     error         // what the caller hears instead of the outcome
+}
+
+// planOperation draws the fate of one operation.
+//
+// A load never commits after its caller gave up: such a ghost would fence the caller's own later epoch.
+func (w *world) planOperation(stuck, load bool) operation {
+	if w.healing {
+		return operation{commits: true, commit: time.Millisecond, reply: 2 * time.Millisecond}
+	}
+	q := w.profile.Queue
+	o := operation{commits: true, commit: q.latency/2 + w.upTo(q.latency)}
+	o.reply = o.commit + w.upTo(q.latency)
+	switch {
+	case stuck || w.now < w.outageEnd || w.chance(q.before):
+		w.count(QueueFailedBefore)
+		o.commits, o.err = false, errQueueDown
+	case w.chance(q.after):
+		w.count(QueueFailedAfter)
+		o.err = errQueueLost
+	case w.chance(q.hang):
+		w.count(QueueHung)
+		o.reply, o.err = queueTimeout, context.DeadlineExceeded
+		if o.commits = w.chance(0.6); o.commits {
+			if o.commit = w.upTo(queueTimeout * 5 / 4); o.commit > queueTimeout && !load {
+				w.count(QueueCommittedLate)
+			} else {
+				o.commit = min(o.commit, queueTimeout)
+			}
+		}
+	}
+	return o
+}
+
+// run executes an operation of the producer. do commits, tell reports with the error that the caller sees.
+func (p *producer) run(o operation, do func() error, tell func(error)) {
+	outlives := p.w.chance(0.5) // whether the request had left the process before a crash
+	result := o.err
+	if o.commits {
+		p.w.plan(o.commit, func() {
+			if p.gone && (!outlives || p.w.profile.Volatile) {
+				return
+			}
+			if err := do(); o.err == nil {
+				result = err
+			}
+		})
+	}
+	p.w.plan(o.reply, func() { p.receive(func() { tell(result) }) })
+}
+
+func (p *producer) load(a delivery.LoadQueue) {
+	w := p.w
+	var done delivery.Loaded
+	p.run(w.planOperation(false, true), func() error {
+		state, epoch, rows, err := w.store.load()
+		done = delivery.Loaded{Epoch: epoch, State: state, Rows: rows}
+		w.ledger.loaded(p, done, err)
+		return err
+	}, func(err error) {
+		if err != nil {
+			w.count(LoadFailed)
+			done = delivery.Loaded{}
+		} else {
+			p.epoch = done.Epoch
+			w.counts.Reloads++
+		}
+		done.Op, done.Err = a.Op, err
+		p.take(done)
+	})
+}
+
+func (p *producer) apply(a delivery.ApplyBatch) {
+	w := p.w
+	stuck := slices.ContainsFunc(a.Batch.Confirms, func(r queue.JobRef) bool { return w.stuck[r.MessageID] })
+	batch := cloneBatch(a.Batch)
+	var result queue.Result
+	p.run(w.planOperation(stuck, false), func() error {
+		if !sameBatch(batch, a.Batch) {
+			w.violate("action", "%s changed a batch that was in flight", p.name)
+		}
+		var err error
+		result, err = w.store.apply(a.Epoch, batch)
+		w.note("queue", "op %d of %s: %v", a.Op, p.name, err)
+		w.ledger.applied(p, a.Epoch, batch, result, err)
+		return err
+	}, func(err error) {
+		if err != nil {
+			result = queue.Result{}
+		}
+		p.take(delivery.Applied{Op: a.Op, Result: result, Err: err})
+	})
+}
+
+func (p *producer) read(a delivery.ReadJobs) {
+	w := p.w
+	var done delivery.JobsRead
+	seqs := slices.Clone(a.Seqs)
+	p.run(w.planOperation(false, false), func() error {
+		var err error
+		done.Jobs, err = w.store.read(seqs)
+		return err
+	}, func(err error) {
+		if err != nil {
+			done.Jobs = nil
+		}
+		done.Op, done.Err = a.Op, err
+		p.take(done)
+	})
+}
+
+// act lets a person or a timer of the host do something to the queue outside the machine's lane, under the active epoch.
+func (w *world) act(what func(p *producer) error) {
+	p := w.active()
+	if !p.serves() || p.epoch == 0 {
+		return
+	}
+	if err := what(p); err != nil && !errors.Is(err, queue.ErrFenced) && !errors.Is(err, queue.ErrNotFound) {
+		w.violate("queue", "%v", err)
+	}
+}
+
+func cloneBatch(b queue.Batch) queue.Batch {
+	b.Stores, b.Accepts, b.Attempts = slices.Clone(b.Stores), slices.Clone(b.Accepts), slices.Clone(b.Attempts)
+	b.DeadLetters, b.Confirms = slices.Clone(b.DeadLetters), slices.Clone(b.Confirms)
+	return b
+}
+
+func sameBatch(a, b queue.Batch) bool {
+	return a.Cursor == b.Cursor && slices.Equal(a.Accepts, b.Accepts) && slices.Equal(a.Attempts, b.Attempts) &&
+		slices.Equal(a.DeadLetters, b.DeadLetters) && slices.Equal(a.Confirms, b.Confirms) &&
+		slices.EqualFunc(a.Stores, b.Stores, func(x, y queue.StoreRequest) bool {
+			return x.Job.MessageID == y.Job.MessageID && x.Digest == y.Digest
+		})
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,346 @@
+package simulation
+
+import (
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+// sidecar is one process that hosts a Consumer.
+type sidecar struct {
+	w       *world
+	pod     *pod
+	name    string
+	machine Consumer
+	boot    time.Duration
+	view    *consumerView
+	config  delivery.ConsumerConfig
+
+	stream  *stream
+	dialing bool
+	conns   delivery.ConnID
+	runs    map[delivery.RunID]*run
+
+	armed    time.Duration
+	late     int
+	paused   bool
+	pausedAt time.Duration
+	inbox    []func()
+	gone     bool
+	draining bool
+	drained  bool
+}
+
+// run is one invocation of the app.
+type run struct {
+	id       delivery.RunID
+	delivery protocol.Delivery
+	done     bool // it has ended, in whatever way
+	canceled bool
+}
+
+func newSidecar(p *pod) *sidecar {
+	w := p.w
+	s := &sidecar{
+		w: w, pod: p, name: w.name("sidecar"), boot: w.now, armed: -1, config: w.tunables.consumer, runs: map[delivery.RunID]*run{},
+	}
+	s.view = newConsumerView(s)
+	s.machine = w.machines.Consumer(s.config, protocol.Incarnation{PodUID: p.uid, BootNonce: s.name},
+		&machineRandom{owner: s.name, rng: w.childRandom()})
+	return s
+}
+
+func (s *sidecar) start() {
+	s.w.note(s.name, "boots in %s", s.pod.name)
+	if s.pod.ready {
+		s.take(delivery.AppReady{Ready: true})
+	}
+	s.dial(s.w.upTo(100 * time.Millisecond))
+}
+
+func (s *sidecar) receive(what func()) {
+	switch {
+	case s.gone:
+	case s.paused:
+		s.inbox = append(s.inbox, what)
+	default:
+		what()
+	}
+}
+
+func (s *sidecar) take(event delivery.ConsumerEvent) {
+	if s.gone || s.w.violation != nil {
+		return
+	}
+	s.w.told(s.name, "<-", event)
+	s.view.before(event)
+	actions := s.machine.Step(s.w.now-s.boot, event)
+	for _, a := range actions {
+		s.w.told(s.name, "->", a)
+		s.view.action(a)
+		s.do(a)
+	}
+	s.view.after()
+	s.arm(event)
+}
+
+func (s *sidecar) arm(after delivery.ConsumerEvent) {
+	deadline, ok := s.machine.NextDeadline()
+	if !ok || s.gone {
+		return
+	}
+	at := s.boot + deadline
+	if _, tick := after.(delivery.ConsumerTick); tick && at <= s.w.now {
+		if s.late++; s.late > 3 {
+			s.w.violate("I-10", "%s busy loop: after a tick its next deadline is still %v ago", s.name, s.w.now-at)
+			return
+		}
+	} else {
+		s.late = 0
+	}
+	at = max(at, s.w.now)
+	if s.armed >= 0 && s.armed <= at {
+		return
+	}
+	s.armed = at
+	s.w.timeline.plan(at+s.w.lateness(), func() {
+		if s.armed == at {
+			s.receive(s.tick)
+		}
+	})
+}
+
+func (s *sidecar) tick() {
+	s.armed = -1
+	if deadline, ok := s.machine.NextDeadline(); ok && s.boot+deadline > s.w.now {
+		s.arm(nil)
+		return
+	}
+	s.take(delivery.ConsumerTick{})
+}
+
+func (s *sidecar) do(action delivery.ConsumerAction) {
+	switch a := action.(type) {
+	case delivery.ToController:
+		if s.stream != nil && s.stream.atPeer == a.Conn {
+			s.stream.toProducer(a.Message)
+		}
+	case delivery.Reconnect:
+		if s.stream != nil && s.stream.atPeer == a.Conn {
+			s.stream.endAtProducer(s.w.upTo(50 * time.Millisecond))
+			st := s.stream
+			s.w.plan(0, func() { s.cut(st) })
+		}
+	case delivery.StartHandler:
+		s.invoke(a)
+	case delivery.CancelHandler:
+		s.cancel(a.Run)
+	case delivery.Drained:
+		s.drained = true
+		s.w.count(DrainFinished)
+		if s.pod.leaving {
+			s.w.plan(s.w.upTo(time.Second), s.pod.remove)
+		}
+	default:
+		s.w.violate("action", "%s: unknown action %T", s.name, action)
+	}
+}
+
+// --- the stream
+
+func (s *sidecar) where() *pod { return s.pod }
+
+func (s *sidecar) heard(from *stream, m protocol.ToWorker) {
+	s.receive(func() {
+		if s.stream != from {
+			if !s.w.chance(0.5) {
+				return
+			}
+			s.w.count(StaleStreamMessage)
+		}
+		s.take(delivery.FromController{Conn: from.atPeer, Message: m})
+	})
+}
+
+func (s *sidecar) cut(from *stream) {
+	s.receive(func() {
+		if s.stream == from {
+			s.stream = nil
+			s.take(delivery.Disconnected{Conn: from.atPeer})
+			s.dial(100*time.Millisecond + s.w.upTo(500*time.Millisecond))
+		}
+	})
+}
+
+// dial opens a stream after a while, and tries again until it succeeds.
+func (s *sidecar) dial(after time.Duration) {
+	if s.dialing {
+		return
+	}
+	s.dialing = true
+	s.w.plan(after, func() {
+		s.receive(func() {
+			s.dialing = false
+			if p := s.w.route(); s.stream == nil && p.serves() && !s.pod.dark {
+				s.open(p)
+				return
+			}
+			s.dial(200*time.Millisecond + s.w.upTo(time.Second))
+		})
+	})
+}
+
+func (s *sidecar) open(p *producer) {
+	s.conns++
+	st := &stream{w: s.w, producer: p, peer: s, atPeer: s.conns, atProducer: p.nextConn(), producerKnows: true}
+	p.streams[st.atProducer] = st
+	s.stream = st
+	p.take(delivery.WorkerConnected{Conn: st.atProducer, Worker: s.pod.verified()})
+	if s.stream == st {
+		s.take(delivery.Connected{Conn: st.atPeer})
+	}
+}
+
+// --- the handler
+
+// invoke starts the app's handler and draws how it will end.
+func (s *sidecar) invoke(a delivery.StartHandler) {
+	r := &run{id: a.Run, delivery: a.Delivery}
+	s.runs[a.Run] = r
+	w, h := s.w, s.w.profile.Handler
+	if w.healing {
+		h = handlerFaults{mean: 50 * time.Millisecond}
+	}
+	sub := w.ledger.submission(a.Delivery.Job.MessageID)
+	switch {
+	case !s.pod.ready:
+		w.count(HandlerUnreachable)
+		s.finishIn(0, r, delivery.HandlerDone{Outcome: protocol.HandedBack, Reason: "connection refused"})
+	case !w.healing && sub != nil && sub.poison:
+		w.plan(w.upTo(200*time.Millisecond), func() {
+			switch {
+			case s.gone || r.done:
+			case w.healing:
+				s.finishIn(0, r, delivery.HandlerDone{Outcome: protocol.Confirmed})
+			default:
+				s.pod.crashSidecar(PoisonKilled)
+			}
+		})
+	case w.chance(h.unreachable):
+		w.count(HandlerUnreachable)
+		s.finishIn(0, r, delivery.HandlerDone{Outcome: protocol.HandedBack, Reason: "connection refused"})
+	case w.chance(h.nack):
+		w.count(HandlerNacked)
+		s.finishIn(w.someTime(h.mean), r, delivery.HandlerDone{Outcome: protocol.Nacked, Reason: pick(w.rng, "500", "")})
+	case w.chance(h.reject):
+		w.count(HandlerRejected)
+		s.finishIn(w.someTime(h.mean), r, delivery.HandlerDone{Outcome: protocol.Rejected, Reason: pick(w.rng, "422", "")})
+	case w.chance(h.delay):
+		w.count(HandlerDelayed)
+		s.finishIn(w.someTime(h.mean), r, delivery.HandlerDone{
+			Outcome: protocol.Delayed, Reason: "503", RetryAfter: pick(w.rng, 0, w.upTo(3*time.Second)),
+		})
+	case w.chance(h.overrun):
+		s.finishIn(s.config.HandlerTimeout+w.upTo(20*time.Second), r, delivery.HandlerDone{Outcome: protocol.Confirmed})
+	default:
+		s.finishIn(w.someTime(h.mean), r, delivery.HandlerDone{Outcome: protocol.Confirmed})
+	}
+}
+
+// finishIn ends a run after a while. The app's success is a fact at that moment, whatever becomes of the sidecar's knowledge.
+func (s *sidecar) finishIn(after time.Duration, r *run, done delivery.HandlerDone) {
+	done.Run = r.id
+	s.w.plan(after, func() {
+		if r.done || s.gone {
+			return
+		}
+		r.done = true
+		s.view.ended(r, done.Outcome)
+		s.receive(func() {
+			delete(s.runs, r.id)
+			s.take(done)
+		})
+	})
+}
+
+// cancel is the sidecar's polite wish; half of the apps heed it.
+func (s *sidecar) cancel(id delivery.RunID) {
+	if r := s.runs[id]; r != nil && !r.done {
+		s.w.count(HandlerOverran)
+		r.canceled = true
+		if s.w.chance(0.5) {
+			s.finishIn(s.w.upTo(time.Second), r, delivery.HandlerDone{Outcome: pick(s.w.rng, protocol.Nacked, protocol.Confirmed)})
+		}
+	}
+}
+
+// abortRuns ends all handlers without an answer: their process was replaced.
+func (s *sidecar) abortRuns() {
+	for _, id := range sortedKeys(s.runs) {
+		if r := s.runs[id]; !r.done {
+			r.done = true
+			s.view.ended(r, protocol.Nacked)
+			delete(s.runs, id)
+		}
+	}
+}
+
+// healRuns ends handlers that would run for long.
+func (s *sidecar) healRuns() {
+	for _, id := range sortedKeys(s.runs) {
+		s.finishIn(s.w.upTo(2*time.Second), s.runs[id], delivery.HandlerDone{Outcome: protocol.Confirmed})
+	}
+}
+
+// --- the process
+
+func (s *sidecar) pause(length time.Duration) {
+	if s.paused {
+		return
+	}
+	s.w.count(SidecarPaused)
+	s.w.note(s.name, "is paused for %v", length)
+	s.paused, s.pausedAt = true, s.w.now
+	s.w.plan(length, s.resume)
+}
+
+func (s *sidecar) resume() {
+	if s.gone || !s.paused {
+		return
+	}
+	s.paused = false
+	s.w.note(s.name, "wakes up after %v", s.w.now-s.pausedAt)
+	if slept := s.w.now - s.pausedAt; slept > 2*time.Second {
+		s.take(delivery.ConsumerPaused{For: slept})
+	}
+	inbox := s.inbox
+	s.inbox = nil
+	for _, what := range inbox {
+		s.receive(what)
+	}
+}
+
+func (s *sidecar) die() {
+	s.gone = true
+	s.view.died()
+	if st := s.stream; st != nil {
+		// A dying process closes its sockets; a dying node does not.
+		if s.w.chance(0.8) {
+			st.endAtProducer(s.w.upTo(100 * time.Millisecond))
+		} else {
+			s.w.count(StreamHalfOpen)
+		}
+	}
+}
+
+func (s *sidecar) unfinished() string {
+	status := s.machine.Status(s.w.now - s.boot)
+	switch {
+	case !status.Registered:
+		return "not registered: " + status.LastRefusal
+	case status.Running+status.Buffered+status.Unsettled > 0:
+		return describe(status)
+	}
+	return ""
+}

@@ -1,0 +1,241 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Limits within which a healed world must finish. They are generous: a run near them is a livelock.
+const (
+	healLimit  = 20 * time.Minute
+	stepLimit  = 600_000
+	quietAfter = 45 * time.Second
+	quietSpan  = time.Minute
+	settlePoll = 500 * time.Millisecond
+)
+
+// Violation is one broken invariant.
+type Violation struct {
+	Invariant string
+	Detail    string
+	Step      int
+	At        time.Duration
+}
+
+func (v *Violation) Error() string {
+	return fmt.Sprintf("%s at step %d (%v): %s", v.Invariant, v.Step, v.At, v.Detail)
+}
+
+// world is everything there is, driven by one timeline.
+type world struct {
+	seed     uint64
+	profile  Profile
+	tunables tunables
+	machines Machines
+	rng      *rand.Rand
+
+	timeline timeline
+	now      time.Duration
+	step     int
+	healing  bool
+	over     bool
+	trace    *trace
+	counts   Counts
+
+	store      durable
+	stuck      map[string]bool // ids whose confirm the queue refuses for now
+	outageEnd  time.Duration
+	ledger     *ledger
+	producers  []*producer // the living ones, oldest first; the last is the one that everybody should find
+	pods       []*pod      // the living ones
+	intruders  []*intruder
+	submitters []*submitter
+	names      int
+
+	quietMessages uint64
+	violation     *Violation
+}
+
+// Options shape a run; the zero value runs the real machines without a text trace.
+type Options struct {
+	// Profile forces a profile; nil lets the seed choose.
+	Profile *Profile
+	// Machines replaces the machines; the zero value means RealMachines.
+	Machines Machines
+	// Trace keeps the last so many lines of readable trace; 0 keeps only the hash of what happened.
+	Trace int
+}
+
+// Result is the outcome of a run.
+type Result struct {
+	Seed      uint64
+	Profile   string
+	Violation *Violation
+	Counts    Counts
+	// Hash identifies the trace: equal hashes mean equal runs.
+	Hash  uint64
+	Trace []string
+}
+
+// Run builds the world of a seed, lets the storm rage, heals it, waits for the peace that must follow and returns what it saw.
+func Run(seed uint64, options Options) Result {
+	w := newWorld(seed, options)
+	w.populate()
+	for w.violation == nil && !w.over {
+		m, ok := w.timeline.next()
+		if !ok {
+			w.violate("I-10", "the world ran out of events")
+			break
+		}
+		w.now = m.at
+		w.step++
+		if w.step > stepLimit {
+			w.violate("I-10", "livelock: %d steps and no end; %s", w.step, w.unfinished())
+			break
+		}
+		m.run()
+	}
+	w.counts.Runs, w.counts.Steps = 1, uint64(w.step)
+	w.counts.Profiles = map[string]uint64{w.profile.Name: 1}
+	return Result{
+		Seed: seed, Profile: w.profile.Name, Violation: w.violation, Counts: w.counts, Hash: w.trace.hash, Trace: w.trace.tail(),
+	}
+}
+
+func newWorld(seed uint64, options Options) *world {
+	rng := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
+	w := &world{seed: seed, rng: rng, machines: options.Machines, stuck: map[string]bool{}, trace: newTrace(options.Trace)}
+	if w.machines.Controller == nil {
+		w.machines = RealMachines(seed%2 == 0)
+	}
+	// The draw happens always, so that a forced profile does not shift the rest of the randomness.
+	w.profile = Profiles[rng.IntN(len(Profiles))]
+	if options.Profile != nil {
+		w.profile = *options.Profile
+	}
+	w.tunables = w.profile.draw(rng)
+	w.ledger = newLedger(w)
+	w.openQueue()
+	return w
+}
+
+// openQueue makes an empty queue: the first, or the next one of a volatile flow.
+func (w *world) openQueue() {
+	var err error
+	if w.store, err = w.machines.Queue(func() time.Duration { return w.now }); err != nil {
+		w.violate("queue", "open: %v", err)
+	}
+}
+
+func (w *world) populate() {
+	w.bootProducer()
+	for range between(w.rng, w.profile.Workers) {
+		w.addPod()
+	}
+	w.addSubmitters()
+	w.plan(w.someTime(w.profile.FaultEvery), w.chaos)
+	w.plan(w.profile.Storm, w.heal)
+}
+
+func (w *world) plan(after time.Duration, run func()) { w.timeline.plan(w.now+max(0, after), run) }
+
+func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
+
+// someTime is exponentially distributed around a mean, at most ten times it.
+func (w *world) someTime(mean time.Duration) time.Duration {
+	return time.Duration(min(10, w.rng.ExpFloat64()) * float64(mean))
+}
+
+// upTo is uniform in [0, limit).
+func (w *world) upTo(limit time.Duration) time.Duration {
+	if limit <= 0 {
+		return 0
+	}
+	return time.Duration(w.rng.Int64N(int64(limit)))
+}
+
+func (w *world) name(kind string) string {
+	w.names++
+	return fmt.Sprintf("%s%d", kind, w.names)
+}
+
+func (w *world) count(f Fault) { w.counts.Faults[f]++ }
+
+func (w *world) violate(invariant, format string, args ...any) {
+	if w.violation == nil {
+		w.violation = &Violation{Invariant: invariant, Detail: fmt.Sprintf(format, args...), Step: w.step, At: w.now}
+		w.note("world", "VIOLATION %s: %s", invariant, w.violation.Detail)
+	}
+}
+
+// heal ends the storm: from here on the network is whole, the queue works, handlers succeed and at least one worker lives.
+func (w *world) heal() {
+	w.healing = true
+	w.note("world", "the storm is over")
+	w.outageEnd = w.now
+	clear(w.stuck)
+	for _, i := range w.intruders {
+		i.leave()
+	}
+	w.healProducers()
+	w.healPods()
+	w.healSubmitters()
+	w.plan(settlePoll, w.settle)
+}
+
+// settle waits until everything is done, then for quiet, then looks at the books one last time.
+func (w *world) settle() {
+	switch reason := w.unfinished(); {
+	case reason == "":
+		w.note("world", "all is done, waiting for quiet")
+		w.plan(quietAfter, func() {
+			w.quietMessages = w.counts.Messages
+			writes := w.ledger.writes
+			w.plan(quietSpan, func() { w.finish(writes) })
+		})
+	case w.now > w.profile.Storm+healLimit:
+		w.violate("I-10", "not finished %v after the storm: %s", w.now-w.profile.Storm, reason)
+	default:
+		w.plan(settlePoll, w.settle)
+	}
+}
+
+// unfinished says what still has to happen after the storm, or nothing.
+func (w *world) unfinished() string {
+	if n := len(w.ledger.open); n > 0 {
+		return fmt.Sprintf("%d stored jobs are unsettled, the first is %v", n, w.ledger.open[0].ref)
+	}
+	for _, s := range w.submitters {
+		if reason := s.unfinished(); reason != "" {
+			return s.name + ": " + reason
+		}
+	}
+	for _, p := range w.pods {
+		if reason := p.unfinished(); reason != "" {
+			return p.name + ": " + reason
+		}
+	}
+	return ""
+}
+
+func (w *world) finish(writes uint64) {
+	if reason := w.unfinished(); reason != "" {
+		w.violate("I-10", "finished and then not: %s", reason)
+	}
+	if w.ledger.writes != writes {
+		w.violate("I-10", "%d queue writes in a quiet minute", w.ledger.writes-writes)
+	}
+	c := w.tunables.controller
+	perMinute := func(d time.Duration) uint64 { return uint64(time.Minute / d) }
+	allowed := uint64(len(w.pods))*(2*perMinute(c.Heartbeat)+6*perMinute(w.tunables.consumer.ResendInterval)+10) +
+		uint64(len(w.submitters))*(3*perMinute(c.RetryInterval)+10)
+	if n := w.counts.Messages - w.quietMessages; n > allowed {
+		w.violate("I-10", "%d messages in a quiet minute, at most %d are reasonable", n, allowed)
+	}
+	w.ledger.finish()
+	for _, p := range w.producers {
+		p.view.finish()
+	}
+	w.over = true
+}
