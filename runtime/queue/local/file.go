@@ -1,0 +1,115 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// openFile opens the queue's file, or creates it. The caller holds the directory's lock.
+func openFile(path, flow string) (*bolt.DB, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.Size() == 0: // create never leaves one behind
+		return nil, fmt.Errorf("%w: damaged file: it is empty", queue.ErrConflict)
+	case errors.Is(err, os.ErrNotExist):
+		if err := create(path, flow); err != nil {
+			return nil, fmt.Errorf("creating the file: %w", err)
+		}
+	case err != nil:
+		return nil, err
+	}
+	if err := inspect(path, flow); err != nil {
+		return nil, err
+	}
+	return openBolt(path, bolt.Options{})
+}
+
+// create writes an empty queue under another name first, so that a crash leaves either no file or a whole one.
+func create(path, flow string) error {
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	db, err := openBolt(fresh, bolt.Options{})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(db.Update(func(tx *bolt.Tx) error { return initialise(tx, flow) }), db.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// inspect decides, without write access, whether the file may be opened.
+func inspect(path, flow string) error {
+	db, err := openBolt(path, bolt.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	return errors.Join(guarded(func() error {
+		return db.View(func(tx *bolt.Tx) error {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if info.Size() < tx.Size() {
+				return fmt.Errorf("%w: the file has %d bytes, but accounts for %d: it was cut off", queue.ErrConflict, info.Size(), tx.Size())
+			}
+			return identify(tx, flow)
+		})
+	}), db.Close())
+}
+
+// openBolt opens the file with this package's settings. The list of free pages is rebuilt at each opening instead of being
+// written with each commit: after a large backlog was drained that list makes every commit slow.
+func openBolt(path string, options bolt.Options) (db *bolt.DB, err error) {
+	options.Timeout = time.Second // the directory's lock is held, so nobody else should have the file
+	options.NoFreelistSync = true
+	options.FreelistType = bolt.FreelistMapType
+	options.NoStatistics = true
+	err = guarded(func() error {
+		db, err = bolt.Open(path, 0o660, &options)
+		return err
+	})
+	if err != nil {
+		return nil, explain(err)
+	}
+	return db, nil
+}
+
+// explain tells the engine's own verdicts on a file from errors of the system.
+func explain(err error) error {
+	var system syscall.Errno
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return ErrLocked
+	case errors.As(err, &system), errors.Is(err, queue.ErrConflict):
+		return err
+	}
+	return fmt.Errorf("%w: damaged file: %w", queue.ErrConflict, err)
+}
+
+// guarded runs code that reads the memory-mapped file. The engine answers a damaged page with a panic, and a page that the disk
+// cannot deliver is a fault; both are a conflict here, not the end of the process.
+func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: damaged file: %v", queue.ErrConflict, r)
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,119 @@
+package local
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// loadChunk is how many rows are read at a time, between calls of the visitor.
+const loadChunk = 1024
+
+// Load implements queue.WorkQueue. No commit happens between the first row and the new epoch, and the rows are checked against
+// the index and the counters on the way.
+func (q *Queue) Load(ctx context.Context, owner string, visit func(queue.Row) error) (queue.State, queue.Epoch, error) {
+	if err := q.acquire(ctx); err != nil {
+		return queue.State{}, 0, err
+	}
+	if err := q.visitAll(ctx, visit); err != nil {
+		<-q.writing
+		return queue.State{}, 0, err
+	}
+	return q.own(ctx, owner)
+}
+
+// acquire takes the semaphore.
+func (q *Queue) acquire(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case q.writing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// chunk is a run of rows in ascending sequence, and the state of the moment.
+type chunk struct {
+	rows  []queue.Row
+	state state
+}
+
+func (q *Queue) visitAll(ctx context.Context, visit func(queue.Row) error) error {
+	last, seen := int64(0), int64(0)
+	for {
+		c, err := look(ctx, q, func(t *table) (chunk, error) { return t.rowsAfter(last, loadChunk) })
+		if err != nil {
+			return err
+		}
+		for _, row := range c.rows {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := visit(row); err != nil {
+				return err
+			}
+			last = row.StoreSeq
+		}
+		seen += int64(len(c.rows))
+		if len(c.rows) < loadChunk {
+			if seen != c.state.stored {
+				return fmt.Errorf("%w: %d rows, but the store accounts for %d", queue.ErrConflict, seen, c.state.stored)
+			}
+			return nil
+		}
+	}
+}
+
+// rowsAfter reads and checks the next rows above a sequence. From the start it also meets keys that no sequence can have.
+func (t *table) rowsAfter(after int64, limit int) (chunk, error) {
+	c := chunk{state: t.state}
+	cursor := t.rows.Cursor()
+	key, record := cursor.First()
+	if after > 0 {
+		key, record = cursor.Seek(seqKey(after + 1))
+	}
+	for ; key != nil && len(c.rows) < limit; key, record = cursor.Next() {
+		e, err := t.decode(t.rows, key, record)
+		if err != nil {
+			return chunk{}, err
+		}
+		if index := t.ids.Get([]byte(e.MessageID)); string(index) != string(key) {
+			return chunk{}, fmt.Errorf("%w: message %q is at sequence %d, but its index says %x", queue.ErrConflict, e.MessageID, e.StoreSeq, index)
+		}
+		c.rows = append(c.rows, e.Row())
+	}
+	return c, nil
+}
+
+// own issues the next epoch. The commit runs apart from the caller, who leaves at the context's end; the semaphore is free
+// again when the commit is over.
+func (q *Queue) own(ctx context.Context, owner string) (queue.State, queue.Epoch, error) {
+	type answer struct {
+		state state
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		var a answer
+		a.err = q.update(func(t *table) {
+			t.state.epoch++
+			t.state.owner, t.changed = owner, true
+			a.state = t.state
+		})
+		<-q.writing
+		answers <- a
+	}()
+	select {
+	case a := <-answers:
+		if a.err != nil {
+			return queue.State{}, 0, a.err
+		}
+		return queue.State{Cursor: a.state.cursor, DeadLetters: a.state.dead, Format: Format}, a.state.epoch, nil
+	case <-ctx.Done():
+		return queue.State{}, 0, ctx.Err()
+	}
+}

@@ -1,0 +1,127 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+var (
+	// ErrLocked: another process holds the directory. Retriable: it may end soon.
+	ErrLocked = errors.New("local queue: the directory is in use by another process")
+	// ErrOtherFlow: the directory holds the jobs of another flow. Nothing was touched.
+	ErrOtherFlow = errors.New("local queue: the directory belongs to another flow")
+
+	errClosed = errors.New("local queue: closed")
+)
+
+const (
+	// Format is the version of the data that this build writes, and the newest that it reads. A build reads every older format;
+	// it refuses a newer one with queue.ErrUnsupportedFormat and leaves it as it is, so a downgrade across a format change needs
+	// an empty queue or a way back.
+	Format = 1
+
+	// DefaultLockWait is how long Open waits for the directory where Options.LockWait is zero.
+	DefaultLockWait = 10 * time.Second
+
+	fileName = "queue.db"
+	lockName = "queue.lock"
+)
+
+// Options of a local queue.
+type Options struct {
+	// Dir is a directory on a volume of one flow. It is created if absent. Required.
+	Dir string
+	// FlowUID is the UID of the flow: data of another flow is refused. Required.
+	FlowUID string
+	// DeduplicationWindow is how long a settled id is remembered at least. Zero means that Compact forgets at once.
+	DeduplicationWindow time.Duration
+	// Clock is the wall clock; nil means time.Now. It dates rows and ages tombstones, nothing else.
+	Clock func() time.Time
+	// LockWait bounds the wait for a process that still holds the directory; zero means DefaultLockWait, below zero no wait.
+	LockWait time.Duration
+}
+
+// Queue is the durable back-end on one volume. See queue.WorkQueue for its methods.
+type Queue struct {
+	db     *bolt.DB
+	lock   *dirLock
+	clock  func() time.Time
+	window atomic.Int64
+
+	writing chan struct{} // semaphore of one; holds a token while a commit or a Load is at work
+	mu      sync.Mutex    // guards the three below
+	pending []*operation
+	closed  bool
+	running bool // a flusher takes what is pending
+	flusher sync.WaitGroup
+
+	gate func() // tests make commits hang here; nil otherwise
+}
+
+var (
+	_ queue.WorkQueue     = (*Queue)(nil)
+	_ queue.Deduplicating = (*Queue)(nil)
+	_ queue.OrphanKeeper  = (*Queue)(nil)
+	_ queue.Auditor       = (*Queue)(nil)
+)
+
+// Open opens or creates the queue of one flow. Its errors wrap ErrLocked, ErrOtherFlow, queue.ErrUnsupportedFormat or
+// queue.ErrConflict (a damaged file); all others are the system's own.
+func Open(ctx context.Context, options Options) (*Queue, error) {
+	if options.Dir == "" || options.FlowUID == "" {
+		return nil, errors.New("local queue: Dir and FlowUID are required")
+	}
+	q := &Queue{clock: options.Clock, writing: make(chan struct{}, 1)}
+	if q.clock == nil {
+		q.clock = time.Now
+	}
+	q.SetDeduplicationWindow(options.DeduplicationWindow)
+	if err := q.open(ctx, options); err != nil {
+		return nil, fmt.Errorf("opening the local queue in %s: %w", options.Dir, err)
+	}
+	return q, nil
+}
+
+func (q *Queue) open(ctx context.Context, options Options) (err error) {
+	if err := makeDir(options.Dir); err != nil {
+		return err
+	}
+	if q.lock, err = lockDir(ctx, filepath.Join(options.Dir, lockName), options.LockWait); err != nil {
+		return err
+	}
+	if q.db, err = openFile(filepath.Join(options.Dir, fileName), options.FlowUID); err != nil {
+		return errors.Join(err, q.lock.release())
+	}
+	return nil
+}
+
+// SetDeduplicationWindow implements queue.Deduplicating.
+func (q *Queue) SetDeduplicationWindow(window time.Duration) { q.window.Store(int64(window)) }
+
+// Close implements queue.WorkQueue. It waits for a commit that is under way; what is still waiting ends with an error.
+func (q *Queue) Close() error {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return nil
+	}
+	q.closed = true
+	q.mu.Unlock()
+
+	q.writing <- struct{}{}
+	for _, op := range q.takeAll() {
+		op.done <- errClosed
+	}
+	<-q.writing
+	q.flusher.Wait()
+	return errors.Join(q.db.Close(), q.lock.release())
+}

@@ -1,0 +1,284 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"go.uber.org/goleak"
+
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
+	"github.com/workpulling/workpulling/runtime/queue/local"
+	"github.com/workpulling/workpulling/runtime/queue/queuetest"
+)
+
+func TestMain(m *testing.M) {
+	if runChild() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestContract(t *testing.T) {
+	queuetest.Run(t, queuetest.Backend{New: func(t testing.TB, options queuetest.Options) queuetest.Place {
+		base := t.TempDir()
+		return queuetest.Place{
+			Open: func(flow string) (queue.WorkQueue, error) {
+				return local.Open(t.Context(), local.Options{
+					Dir: filepath.Join(base, flow), FlowUID: flow, DeduplicationWindow: options.DeduplicationWindow, Clock: options.Clock,
+				})
+			},
+			Damage: func(flow string, damage queuetest.Damage) bool { return spoil(t, filepath.Join(base, flow), damage) },
+			Hang:   func(q queue.WorkQueue) func() { return local.Hang(q.(*local.Queue)) },
+		}
+	}})
+}
+
+// spoil damages the second of three rows.
+func spoil(t testing.TB, dir string, damage queuetest.Damage) bool {
+	entry := func(f func(*ledger.Entry)) bool {
+		edit(t, dir, func(tx *bolt.Tx) error { return local.SpoilEntry(tx, 2, f) })
+		return true
+	}
+	record := func(f func([]byte) []byte) bool {
+		edit(t, dir, func(tx *bolt.Tx) error { return local.SpoilRecord(tx, "rows", 2, f) })
+		return true
+	}
+	switch damage {
+	case queuetest.DuplicateID:
+		return entry(func(e *ledger.Entry) { e.MessageID = "d-1" })
+	case queuetest.SequenceZero:
+		return entry(func(e *ledger.Entry) { e.StoreSeq = 0 })
+	case queuetest.SequenceAboveCursor:
+		return entry(func(e *ledger.Entry) { e.StoreSeq = 4 })
+	case queuetest.EmptyPayload:
+		return entry(func(e *ledger.Entry) { e.PayloadBytes = 0 })
+	case queuetest.FlippedBit:
+		return record(func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
+	case queuetest.MissingRow:
+		return record(func([]byte) []byte { return nil })
+	}
+	return false
+}
+
+// edit changes the file behind the queue's back.
+func edit(t testing.TB, dir string, change func(*bolt.Tx) error) {
+	t.Helper()
+	db, err := bolt.Open(filepath.Join(dir, local.FileName), 0o600, &bolt.Options{Timeout: time.Second, NoFreelistSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Update(change), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t testing.TB, dir string) *local.Queue {
+	t.Helper()
+	q, err := local.Open(t.Context(), local.Options{Dir: dir, FlowUID: "uid-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = q.Close() })
+	return q
+}
+
+func load(t testing.TB, q queue.WorkQueue) (rows []queue.Row, state queue.State, epoch queue.Epoch) {
+	t.Helper()
+	state, epoch, err := q.Load(t.Context(), "owner", func(r queue.Row) error {
+		rows = append(rows, r)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows, state, epoch
+}
+
+func request(id string, payload []byte) queue.StoreRequest {
+	var r queue.StoreRequest
+	r.Job.MessageID, r.Job.Payload, r.Digest = id, payload, queue.Digest{1}
+	return r
+}
+
+func store(t testing.TB, q queue.WorkQueue, epoch queue.Epoch, cursor int64, ids ...string) {
+	t.Helper()
+	b := queue.Batch{Cursor: cursor}
+	for _, id := range ids {
+		b.Stores = append(b.Stores, request(id, []byte("payload of "+id)))
+	}
+	if _, err := q.Apply(t.Context(), epoch, b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// filled is a closed queue with three jobs.
+func filled(t testing.TB) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "new", "volume")
+	q := open(t, dir)
+	_, _, epoch := load(t, q)
+	store(t, q, epoch, 0, "a", "b")
+	if _, err := q.Apply(t.Context(), epoch, queue.Batch{Cursor: 2, Stores: []queue.StoreRequest{request("c", make([]byte, 100<<10))}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		flow  string
+		spoil func(t *testing.T, path string)
+		want  error
+	}{
+		{"another flow's volume", "uid-2", func(*testing.T, string) {}, local.ErrOtherFlow},
+		{"a newer format", "uid-1", func(t *testing.T, path string) {
+			edit(t, filepath.Dir(path), func(tx *bolt.Tx) error { return local.SetFormat(tx, local.Format+1) })
+		}, queue.ErrUnsupportedFormat},
+		{"a file that lacks its last page", "uid-1", func(t *testing.T, path string) { resize(t, path, used(t, path)-1) }, queue.ErrConflict},
+		{"a file that was cut off", "uid-1", func(t *testing.T, path string) { resize(t, path, used(t, path)/2) }, queue.ErrConflict},
+		{"a file that was cut to a page", "uid-1", func(t *testing.T, path string) { resize(t, path, 4096) }, queue.ErrConflict},
+		{"a file that was cut to some bytes", "uid-1", func(t *testing.T, path string) { resize(t, path, 100) }, queue.ErrConflict},
+		{"an emptied file", "uid-1", func(t *testing.T, path string) { resize(t, path, 0) }, queue.ErrConflict},
+		{"a file of something else", "uid-1", func(t *testing.T, path string) {
+			if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, queue.ErrConflict},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := filled(t)
+			path := filepath.Join(dir, local.FileName)
+			test.spoil(t, path)
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				_, err = local.Open(t.Context(), local.Options{Dir: dir, FlowUID: test.flow})
+				if !errors.Is(err, test.want) {
+					t.Fatalf("error %v, want %v", err, test.want)
+				}
+			}
+			after, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(before) != string(after) {
+				t.Error("the refused file was touched")
+			}
+		})
+	}
+}
+
+// used is how much of the file the engine accounts for.
+func used(t *testing.T, path string) (size int64) {
+	edit(t, filepath.Dir(path), func(tx *bolt.Tx) error { size = tx.Size(); return nil })
+	return size
+}
+
+func resize(t *testing.T, path string, size int64) {
+	t.Helper()
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenNeedsDirAndFlow(t *testing.T) {
+	for _, options := range []local.Options{{}, {Dir: t.TempDir()}, {FlowUID: "uid"}} {
+		if q, err := local.Open(t.Context(), options); err == nil {
+			_ = q.Close()
+			t.Errorf("%+v was accepted", options)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := local.Open(t.Context(), local.Options{Dir: file, FlowUID: "uid"}); err == nil {
+		t.Error("a file in the place of the directory was accepted")
+	}
+}
+
+func TestOneProcessHoldsTheDirectory(t *testing.T) {
+	dir := t.TempDir()
+	first := open(t, dir)
+	second := local.Options{Dir: dir, FlowUID: "uid-1", LockWait: -1}
+	if _, err := local.Open(t.Context(), second); !errors.Is(err, local.ErrLocked) {
+		t.Fatalf("error %v, want locked", err)
+	}
+	second.LockWait = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := local.Open(ctx, second); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("error %v, want that of the context", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	q, err := local.Open(t.Context(), second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A crash while the file was made leaves a file under another name, which is made anew.
+func TestOpenAfterCrashedCreation(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, local.FileName+".new"), []byte("half a page"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if rows, state, _ := load(t, open(t, dir)); len(rows) != 0 || state.Cursor != 0 || state.Format != local.Format {
+		t.Errorf("rows %v, state %+v", rows, state)
+	}
+}
+
+// Bytes that are damaged where no Load looks are found when they are read, and the rest still is.
+func TestDamagedJob(t *testing.T) {
+	for name, spoil := range map[string]func([]byte) []byte{
+		"flipped": func(b []byte) []byte { b[len(b)-5] ^= 1; return b },
+		"cut":     func(b []byte) []byte { return b[:len(b)-1] },
+		"empty":   func([]byte) []byte { return []byte{} },
+		"gone":    func([]byte) []byte { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filled(t)
+			edit(t, dir, func(tx *bolt.Tx) error { return local.SpoilRecord(tx, "jobs", 1, spoil) })
+			q := open(t, dir)
+			load(t, q)
+			if _, err := q.ReadJobs(t.Context(), []int64{2, 1}); !errors.Is(err, queue.ErrConflict) {
+				t.Errorf("error %v, want conflict", err)
+			}
+			jobs, err := q.ReadJobs(t.Context(), []int64{2})
+			if err != nil || string(jobs[0].Payload) != "payload of b" {
+				t.Errorf("the other job: %+v, error %v", jobs, err)
+			}
+		})
+	}
+}
+
+func TestOwnerIsKept(t *testing.T) {
+	dir := t.TempDir()
+	q := open(t, dir)
+	if _, _, err := q.Load(t.Context(), "10.0.0.7:8443", func(queue.Row) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if owner, err := open(t, dir).Owner(t.Context()); err != nil || owner != "10.0.0.7:8443" {
+		t.Errorf("owner %q, error %v", owner, err)
+	}
+}

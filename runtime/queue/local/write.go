@@ -1,0 +1,101 @@
+package local
+
+import (
+	"context"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
+)
+
+// Apply implements queue.WorkQueue. The jobs are encoded here, in the caller's time, so that the commit owns its bytes.
+func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch) (queue.Result, error) {
+	checked, err := ledger.Check(batch)
+	if err != nil {
+		return queue.Result{}, err
+	}
+	jobs, size := make([][]byte, len(batch.Stores)), 0
+	for i, request := range batch.Stores {
+		jobs[i] = encodeJob(request.Job)
+		size += len(jobs[i])
+	}
+	var result queue.Result
+	err = q.write(ctx, epoch, size, func(t *table, now time.Time) error {
+		plan, err := ledger.Apply(t, t.state.cursor, checked, now)
+		if err != nil {
+			return err
+		}
+		for _, change := range plan.Changes {
+			var job []byte
+			if change.Job >= 0 {
+				job = jobs[change.Job]
+			}
+			t.apply(change, job)
+		}
+		t.state.cursor, result = plan.Result.Cursor, plan.Result
+		return nil
+	})
+	if err != nil {
+		return queue.Result{}, err
+	}
+	return result, nil
+}
+
+// Redrive implements queue.WorkQueue.
+func (q *Queue) Redrive(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) (queue.Row, error) {
+	change, err := q.alter(ctx, epoch, queue.AuditRedrive, audit, func(t *table, _ time.Time) (ledger.Change, error) {
+		return ledger.Redrive(t, ref)
+	})
+	if err != nil {
+		return queue.Row{}, err
+	}
+	return change.After.Row(), nil
+}
+
+// Drop implements queue.WorkQueue.
+func (q *Queue) Drop(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) error {
+	_, err := q.alter(ctx, epoch, queue.AuditDrop, audit, func(t *table, now time.Time) (ledger.Change, error) {
+		return ledger.Drop(t, ref, now)
+	})
+	return err
+}
+
+// AcceptOrphan implements queue.OrphanKeeper.
+func (q *Queue) AcceptOrphan(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) error {
+	_, err := q.alter(ctx, epoch, queue.AuditAcceptOrphan, audit, func(t *table, now time.Time) (ledger.Change, error) {
+		return ledger.AcceptOrphan(t, ref, now)
+	})
+	return err
+}
+
+// alter is a person's deed on one job, with its audit line.
+func (q *Queue) alter(
+	ctx context.Context, epoch queue.Epoch, action, text string, plan func(*table, time.Time) (ledger.Change, error),
+) (ledger.Change, error) {
+	var change ledger.Change
+	err := q.write(ctx, epoch, 0, func(t *table, now time.Time) (err error) {
+		if change, err = plan(t, now); err != nil {
+			return err
+		}
+		t.apply(change, nil)
+		t.note(queue.AuditLine{At: now, Action: action, JobRef: change.After.JobRef, Text: ledger.CutText(text)})
+		return nil
+	})
+	if err != nil {
+		return ledger.Change{}, err
+	}
+	return change, nil
+}
+
+// Compact implements queue.WorkQueue.
+func (q *Queue) Compact(ctx context.Context, epoch queue.Epoch, limit int) (int, error) {
+	removed := 0
+	err := q.write(ctx, epoch, 0, func(t *table, now time.Time) (err error) {
+		removed, err = t.forget(now, time.Duration(q.window.Load()), limit)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return removed, nil
+}
