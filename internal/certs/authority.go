@@ -1,0 +1,178 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// syncEvery is how often a replica reads the authority again, to follow a rotation by another.
+const syncEvery = 10 * time.Minute
+
+// Authority is the operator's own certificate authority.
+type Authority struct {
+	// client must not read from a cache: the cache does not hold this Secret.
+	client client.Client
+	key    types.NamespacedName
+	clock  clock.WithTicker
+	log    logr.Logger
+
+	mu     sync.RWMutex
+	ring   keyring
+	bundle []byte
+	leaves map[string]tls.Certificate
+}
+
+// NewAuthority returns an Authority kept in the Secret key. Call Sync before anything else.
+func NewAuthority(direct client.Client, key types.NamespacedName, c clock.WithTicker, log logr.Logger) *Authority {
+	return &Authority{client: direct, key: key, clock: c, log: log, leaves: map[string]tls.Certificate{}}
+}
+
+// Sync reads the authority, makes it where there is none, and rotates it where it is time.
+func (a *Authority) Sync(ctx context.Context) error {
+	var secret corev1.Secret
+	err := a.client.Get(ctx, a.key, &secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return a.create(ctx)
+	case err != nil:
+		return fmt.Errorf("reading the authority: %w", err)
+	}
+	ring, err := decodeKeyring(secret.Data)
+	if err != nil {
+		return fmt.Errorf("the authority's Secret %s is damaged; delete it and a new one is made: %w", a.key, err)
+	}
+	ring, changed, err := ring.advance(a.clock.Now())
+	if err != nil {
+		return err
+	}
+	if changed {
+		before := secret.DeepCopy()
+		if secret.Data, err = ring.encode(); err != nil {
+			return err
+		}
+		// The lock makes one of several replicas win; the others read its result at their next turn.
+		if err := a.client.Patch(ctx, &secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			if apierrors.IsConflict(err) {
+				return a.Sync(ctx)
+			}
+			return fmt.Errorf("rotating the authority: %w", err)
+		}
+		a.log.Info("Rotated the certificate authority", "secret", a.key.String(), "expires", ring.current.cert.NotAfter)
+	}
+	return a.adopt(ring)
+}
+
+func (a *Authority) create(ctx context.Context) error {
+	a.mu.RLock()
+	ring := a.ring
+	a.mu.RUnlock()
+	if ring.current.cert == nil {
+		var err error
+		if ring, _, err = ring.advance(a.clock.Now()); err != nil {
+			return err
+		}
+	}
+	data, err := ring.encode()
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.key.Namespace, Name: a.key.Name}, Type: corev1.SecretTypeTLS, Data: data}
+	switch err := a.client.Create(ctx, secret); {
+	case apierrors.IsAlreadyExists(err):
+		return a.Sync(ctx)
+	case err != nil:
+		return fmt.Errorf("creating the authority: %w", err)
+	}
+	a.log.Info("Created the certificate authority", "secret", a.key.String(), "expires", ring.current.cert.NotAfter)
+	return a.adopt(ring)
+}
+
+func (a *Authority) adopt(ring keyring) error {
+	bundle, err := certutil.EncodeCertificates(ring.trusted()...)
+	if err != nil {
+		return fmt.Errorf("encoding the trust bundle: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ring, a.bundle = ring, bundle
+	return nil
+}
+
+// Start keeps the authority in step until ctx ends, on every replica.
+func (a *Authority) Start(ctx context.Context) error {
+	ticker := a.clock.NewTicker(syncEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+			if err := a.Sync(ctx); err != nil {
+				a.log.Error(err, "Keeping the last known certificate authority")
+			}
+		}
+	}
+}
+
+// NeedLeaderElection says no: every replica serves with certificates of this authority.
+func (a *Authority) NeedLeaderElection() bool { return false }
+
+// Bundle is what everyone has to trust, in PEM.
+func (a *Authority) Bundle() []byte {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.bundle
+}
+
+// Expires is when the authority that signs now ends.
+func (a *Authority) Expires() time.Time {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.ring.current.cert.NotAfter
+}
+
+// Pool is Bundle as a pool.
+func (a *Authority) Pool() *x509.CertPool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	pool := x509.NewCertPool()
+	for _, cert := range a.ring.trusted() {
+		pool.AddCert(cert)
+	}
+	return pool
+}
+
+// Certificate returns a certificate for the operator's own use, from memory while half of its life is ahead.
+func (a *Authority) Certificate(leaf Leaf) (*tls.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if have, found := a.leaves[leaf.CommonName]; found && a.clock.Now().Before(renewAt(have.Leaf)) {
+		return &have, nil
+	}
+	signed, err := a.ring.current.sign(leaf, a.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	made := tls.Certificate{Certificate: [][]byte{signed.cert.Raw}, PrivateKey: signed.key, Leaf: signed.cert}
+	a.leaves[leaf.CommonName] = made
+	return &made, nil
+}
+
+func (a *Authority) signer() pair {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.ring.current
+}

@@ -1,0 +1,11 @@
+// Package certs is the operator's certificate authority and the server certificates that it hands out.
+//
+// Invariants:
+//   - The authority lives in one Secret of the operator's namespace. Any number of replicas may start at once: one creates it, the
+//     others read it. A replica that still knows a deleted authority writes the same one again.
+//   - A new authority signs only after it has been in the trust bundle for a day, and an old one stays there until it expires, so a
+//     rotation breaks no connection (DESIGN 6).
+//   - A server certificate is valid for 30 days and renewed at half of that, so what a pod mounts is good for 15 days without any
+//     operator. It is also replaced where it does not verify against the bundle or does not name its host.
+//   - Private keys are in Secrets and in memory, never in a log or an error.
+package certs

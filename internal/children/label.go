@@ -1,0 +1,23 @@
+package children
+
+import (
+	"maps"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// LabelManagedBy and ManagedBy mark every object that the operator makes.
+const (
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	ManagedBy      = "workpulling-operator"
+)
+
+// Mark adds the managed-by label to obj.
+func Mark(obj client.Object) {
+	labels := maps.Clone(obj.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[LabelManagedBy] = ManagedBy
+	obj.SetLabels(labels)
+}
