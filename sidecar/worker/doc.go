@@ -1,0 +1,7 @@
+// Package worker is the worker half of the sidecar: it wires the consumer endpoint to the app's HTTP handler, the drain socket,
+// the operator's control service, the probes and the metrics.
+//
+// The order of the end (DESIGN 8): the drain begins with prestop or the operator's StartDrain; SIGTERM begins it if nothing did.
+// Demand stops at once, unstarted jobs go back, running ones finish, and the stream stays open until every settlement was taken
+// over or the grace period is spent. Only then does the process end.
+package worker

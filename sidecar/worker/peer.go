@@ -1,0 +1,74 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/delivery"
+	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
+	"github.com/workpulling/workpulling/runtime/transport"
+	"github.com/workpulling/workpulling/sidecar/control"
+)
+
+// peer is the flow's producer as the newest configuration names it.
+func (s *sidecar) peer() transport.Peer {
+	document := s.document.Load().Value
+	return transport.Peer{
+		Address:   document.ProducerAddress,
+		TLS:       transport.ClientTLS(s.CAFile, document.ProducerHost),
+		TokenFile: s.TokenFile,
+	}
+}
+
+// consumerConfig translates the document; zero values mean the protocol's defaults.
+func consumerConfig(document runtimeconfig.Worker) delivery.ConsumerConfig {
+	out := delivery.DefaultConsumerConfig()
+	if document.Window > 0 {
+		out.Window = document.Window
+	}
+	if document.Concurrency > 0 {
+		out.Concurrency = document.Concurrency
+	}
+	if document.ResendIntervalMS > 0 {
+		out.ResendInterval = time.Duration(document.ResendIntervalMS) * time.Millisecond
+	}
+	if document.HandlerTimeoutSec > 0 {
+		out.HandlerTimeout = time.Duration(document.HandlerTimeoutSec) * time.Second
+	}
+	return out
+}
+
+// controlServer answers the operator.
+type controlServer struct {
+	listener net.Listener
+	server   *grpc.Server
+}
+
+func (s *sidecar) listenControl() (*controlServer, error) {
+	certificate, err := transport.NewCertificate(filepath.Join(s.TLSDir, "tls.crt"), filepath.Join(s.TLSDir, "tls.key"))
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", s.ControlAddress)
+	if err != nil {
+		return nil, fmt.Errorf("listening for the operator: %w", err)
+	}
+	server := transport.NewServer(transport.MutualServerTLS(certificate, s.CAFile, runtimeconfig.OperatorCommonName))
+	protocolv1.RegisterWorkerControlServer(server, control.NewServer(s.worker, s.Incarnation, s.configHash))
+	return &controlServer{listener: listener, server: server}, nil
+}
+
+func (c *controlServer) run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, c.server.Stop)
+	defer stop()
+	if err := c.server.Serve(c.listener); err != nil {
+		return fmt.Errorf("serving the operator: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/endpoint"
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/sidecar/config"
+	"github.com/workpulling/workpulling/sidecar/drain"
+	"github.com/workpulling/workpulling/sidecar/handler"
+	"github.com/workpulling/workpulling/sidecar/health"
+	"github.com/workpulling/workpulling/sidecar/telemetry"
+)
+
+// Options says where a worker sidecar finds its world. DefaultOptions gives the paths and ports that the operator builds pods with.
+type Options struct {
+	Log         logr.Logger
+	Incarnation protocol.Incarnation
+
+	ConfigFile, CAFile, TLSDir, TokenFile, DrainSocket string
+	HealthAddress, MetricsAddress, ControlAddress      string
+
+	// ConfigPoll is how often the configuration is looked at again (2 s).
+	ConfigPoll time.Duration
+	// StopTimeout bounds the drain after SIGTERM, when the app is gone already (20 s). Kubelet's grace period bounds it too.
+	StopTimeout time.Duration
+}
+
+// DefaultOptions returns the options of a sidecar inside a pod.
+func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation) Options {
+	return Options{
+		Log:            log,
+		Incarnation:    incarnation,
+		ConfigFile:     runtimeconfig.ConfigFile,
+		CAFile:         runtimeconfig.CAFile,
+		TLSDir:         runtimeconfig.TLSDir,
+		TokenFile:      runtimeconfig.TokenFile,
+		DrainSocket:    runtimeconfig.DrainSocket,
+		HealthAddress:  fmt.Sprintf(":%d", runtimeconfig.PortHealth),
+		MetricsAddress: fmt.Sprintf(":%d", runtimeconfig.PortMetrics),
+		ControlAddress: fmt.Sprintf(":%d", runtimeconfig.PortTransport),
+		ConfigPoll:     2 * time.Second,
+		StopTimeout:    20 * time.Second,
+	}
+}
+
+// sidecar is one running worker sidecar.
+type sidecar struct {
+	Options
+	app      *app
+	worker   *endpoint.Worker
+	document atomic.Pointer[config.Document[runtimeconfig.Worker]]
+	// serving is set once everything that the operator or prestop may call is listening.
+	serving atomic.Bool
+}
+
+// Run runs a worker sidecar until ctx ends, and then drains it. The first configuration has to be there and valid.
+func Run(ctx context.Context, options Options) error {
+	// What must outlive ctx, because the drain needs it, lives until stop.
+	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+
+	document, err := config.Read[runtimeconfig.Worker](options.ConfigFile)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	s := &sidecar{Options: options}
+	s.document.Store(&document)
+	s.app = newApp(lifetime, document.Value, telemetry.NewHandlerSeconds(registry))
+	s.worker = endpoint.NewWorker(endpoint.WorkerOptions{
+		Config:      consumerConfig(document.Value),
+		Incarnation: options.Incarnation,
+		Dial:        endpoint.DialPeer(s.peer),
+		Handler:     s.app,
+		Log:         options.Log.WithName("consumer"),
+	})
+	registry.MustRegister(telemetry.NewWorker(s.worker.Status), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	door, err := drain.Listen(options.DrainSocket, s.worker)
+	if err != nil {
+		return err
+	}
+	operator, err := s.listenControl()
+	if err != nil {
+		return err
+	}
+	s.serving.Store(true)
+
+	parts, lifetime := errgroup.WithContext(lifetime)
+	parts.Go(func() error { return s.worker.Run(lifetime) })
+	parts.Go(func() error { return door.Run(lifetime) })
+	parts.Go(func() error { return operator.run(lifetime) })
+	parts.Go(func() error { return health.Serve(lifetime, options.HealthAddress, s.checks()) })
+	parts.Go(func() error { return health.ServeHTTP(lifetime, options.MetricsAddress, metrics(registry)) })
+	parts.Go(func() error {
+		handler.Probe(lifetime, s.app.where, s.app.poke, s.appReady)
+		return nil
+	})
+	parts.Go(func() error {
+		config.Watch(lifetime, options.Log.WithName("config"), options.ConfigFile, document, options.ConfigPoll, s.apply)
+		return nil
+	})
+	parts.Go(func() error {
+		select {
+		case <-ctx.Done():
+			s.drainAtStop(lifetime)
+			stop()
+		case <-lifetime.Done(): // another part failed
+		}
+		return nil
+	})
+	if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("running the worker sidecar: %w", err)
+	}
+	return nil
+}
+
+// drainAtStop runs after SIGTERM. A native sidecar gets it after the app's containers ended, so what still runs has lost its app.
+func (s *sidecar) drainAtStop(ctx context.Context) {
+	s.Log.Info("Draining before the end", "timeout", s.StopTimeout.String())
+	s.worker.StartDrain()
+	timer := time.NewTimer(s.StopTimeout)
+	defer timer.Stop()
+	select {
+	case <-s.worker.Drained():
+		s.Log.Info("Drained")
+	case <-timer.C:
+		status := s.worker.Status()
+		s.Log.Info("Ending before the drain was over; the flow redelivers what is left",
+			"running", status.Running, "unsettled", status.Unsettled)
+	case <-ctx.Done():
+	}
+}
+
+func (s *sidecar) appReady(ready bool) {
+	s.Log.Info("The app's port changed", "listening", ready, "address", s.app.where().Address())
+	s.app.ready.Store(ready)
+	s.worker.SetAppReady(ready)
+}
+
+func (s *sidecar) apply(next config.Document[runtimeconfig.Worker]) {
+	s.document.Store(&next)
+	s.app.retarget(next.Value)
+	s.worker.Reconfigure(consumerConfig(next.Value))
+}
+
+func (s *sidecar) configHash() string { return s.document.Load().Hash }
+
+func (s *sidecar) checks() health.Checks {
+	return health.Checks{
+		Startup: func() error {
+			if !s.serving.Load() {
+				return errors.New("not listening yet")
+			}
+			return nil
+		},
+		// Ready = the app answers and the worker is not draining; being bound is no part of it, so that a restart of the producer
+		// does not turn a whole pool NotReady (DESIGN 8).
+		Readiness: func() error {
+			status := s.worker.Status()
+			switch {
+			case status.Draining || status.Cordoned:
+				return errors.New("draining")
+			case !s.app.ready.Load():
+				return fmt.Errorf("the app does not listen on %s", s.app.where().Address())
+			default:
+				return nil
+			}
+		},
+	}
+}
+
+func metrics(registry *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
+}
