@@ -158,10 +158,13 @@ func (w *Worker) CordonIfIdle(ctx context.Context) (bool, delivery.ConsumerStatu
 	return err == nil && status.Cordoned, status
 }
 
-// StartDrain stops demand, hands unstarted jobs back and lets running ones finish. Drained tells the end.
+// StartDrain stops demand, hands unstarted jobs back and lets running ones finish. Drained tells the end. A worker that is
+// drained already stays so: the operator's drain is over when prestop asks for the same one again.
 func (w *Worker) StartDrain() {
 	w.loop.post(func() {
-		w.newDrain()
+		if !w.consumer.Status(w.loop.now()).Drained {
+			w.newDrain()
+		}
 		w.step(delivery.Cordon{Force: true})
 	})
 }
