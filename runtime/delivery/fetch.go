@@ -13,6 +13,9 @@ type fetch struct {
 	tries   int
 	err     error
 	retryAt *timer
+	// missing are jobs that the store did not return. Either another writer settled them, and this Controller is fenced and does
+	// not know it, or a row is lost: the next write tells.
+	missing []*job
 }
 
 const (
@@ -26,7 +29,7 @@ const (
 
 func (f *fetch) init() { f.retryAt = newTimer(func(Now) {}) }
 
-func (f *fetch) forget() { f.op = 0 }
+func (f *fetch) forget() { f.op, f.missing = 0, nil }
 
 // prefetch asks for the payloads whose turn is near. Jobs whose payload is here are dispatched meanwhile.
 func (c *Controller) prefetch(Now) {
@@ -97,7 +100,8 @@ func (c *Controller) jobRead(j *job, body protocol.Job) {
 	switch {
 	case j.place != fetching && !j.resend: // settled meanwhile
 	case body.MessageID != j.body.MessageID || len(body.Payload) == 0:
-		c.fail(StageProtocol, fmt.Errorf("%w: stored job %d is not readable", queue.ErrConflict, j.seq))
+		c.fetch.missing = append(c.fetch.missing, j)
+		c.queueCounters(j) // so that there is a write
 	case j.place == fetching:
 		if j.index >= 0 { // its binding ended during the read, and it asked again
 			c.backlog.wanted.remove(j.index)
@@ -109,6 +113,29 @@ func (c *Controller) jobRead(j *job, body protocol.Job) {
 		j.resend = false
 		c.frame(j, body)
 	}
+}
+
+// verified ends the doubt about missing jobs: the write proved that nobody else owns the queue.
+func (c *Controller) verified() {
+	for _, j := range c.fetch.missing {
+		if c.jobs[j.body.MessageID] == j && (j.place == fetching || j.resend) {
+			c.fail(StageProtocol, fmt.Errorf("%w: stored job %d is not readable", queue.ErrConflict, j.seq))
+			return
+		}
+	}
+	c.fetch.missing = nil
+}
+
+// unverified reads missing jobs again later: the write that should tell about them failed.
+func (c *Controller) unverified(now Now) {
+	c.fetch.tries++
+	c.timers.set(c.fetch.retryAt, now+backoff(c.random, c.cfg.QueueBackoff, maxBackoff, c.fetch.tries))
+	for _, j := range c.fetch.missing {
+		if j.index < 0 && (j.place == fetching || j.resend) {
+			c.backlog.wanted.push(j)
+		}
+	}
+	c.fetch.missing = nil
 }
 
 // want asks for the payload of a bound job, for a resend.

@@ -89,6 +89,21 @@ func (c *Controller) settlementsCalm() {
 	l.withheld, l.settleErr = false, nil
 }
 
+// settlementsGone ends a streak of failures when nothing is left that could fail or succeed: a reload may find that what
+// failed was written after all. Without that, credit would be withheld for ever.
+func (c *Controller) settlementsGone() bool {
+	s := &c.lane.settlement
+	if !s.failing || c.lane.settles.len()+len(s.segments) > 0 {
+		return false
+	}
+	err := c.lane.settleErr
+	c.settlementsCalm()
+	if s.lone.len() > 0 {
+		c.lane.settleErr = err // stays visible while a row stands apart
+	}
+	return true
+}
+
 func (c *Controller) settlementsNotWritten(now Now, b batch, err error) {
 	l := &c.lane
 	s := &l.settlement

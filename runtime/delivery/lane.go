@@ -40,6 +40,7 @@ type batch struct {
 	stores  []*handshake
 	accepts []queue.JobRef
 	settles []settleOp
+	verify  bool // its success proves that the epoch is still ours, for jobs that were not found
 	probe   bool // the settlements are a segment of the search for the one that fails
 	lone    bool // the settlement is an isolated one
 }
@@ -79,15 +80,19 @@ func (c *Controller) runLane(now Now) {
 	if l.op != 0 {
 		return
 	}
-	b, ok := c.nextBatch(now)
+	b, ok := c.nextBatch()
+	if !ok && c.settlementsGone() {
+		b, ok = c.nextBatch()
+	}
 	if !ok {
 		return
 	}
+	b.verify = len(c.fetch.missing) > 0
 	l.op, l.sent = c.nextOp(), b
 	c.emit(ApplyBatch{Op: l.op, Epoch: c.epoch, Batch: b.write()})
 }
 
-func (c *Controller) nextBatch(now Now) (batch, bool) {
+func (c *Controller) nextBatch() (batch, bool) {
 	l := &c.lane
 	switch {
 	case l.again != nil:
@@ -236,11 +241,17 @@ func (c *Controller) written(now Now, b batch, result queue.Result) {
 	if len(b.settles) > 0 {
 		c.settlementsWritten(now, b)
 	}
+	if b.verify {
+		c.verified()
+	}
 }
 
 // notWritten decides what a retriable error means: a mixed batch is split first, so that neither kind suffers for the other.
 func (c *Controller) notWritten(now Now, b batch, err error) {
 	l := &c.lane
+	if b.verify {
+		c.unverified(now)
+	}
 	if !b.handshake() {
 		c.settlementsNotWritten(now, b, err)
 		return

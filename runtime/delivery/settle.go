@@ -66,6 +66,8 @@ func reasonOf(s protocol.Settlement) string {
 		return reason
 	}
 	switch s.Outcome {
+	case protocol.Confirmed:
+		return ""
 	case protocol.Rejected:
 		return "the handler rejected the job"
 	case protocol.Abandoned:
