@@ -79,7 +79,7 @@ func (b *bed) bad(ctx context.Context, file string) {
 func (b *bed) beside(ctx context.Context) {
 	GinkgoHelper()
 	Expect(kubectl.ApplySamples(ctx, root, images, harness.Overlay{Namespace: b.namespace}, "config/samples/tools")).To(Succeed())
-	Expect(b.get(ctx, "create", "role", "submit", "--verb=create", "--resource=workpullingflows.workpulling.dev/jobs")).Error().NotTo(HaveOccurred())
+	Expect(b.get(ctx, "create", "role", "submit", "--verb=create,get", "--resource=workpullingflows.workpulling.dev/jobs")).Error().NotTo(HaveOccurred())
 	Expect(b.get(ctx, "create", "rolebinding", "submit", "--role=submit", "--serviceaccount="+b.namespace+":submitter")).Error().NotTo(HaveOccurred())
 }
 

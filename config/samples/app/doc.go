@@ -5,6 +5,7 @@
 //	app produce   a producing app beside the producer sidecar: submits the files of a directory through the Unix socket
 //	app receive   reads a tar archive from standard input into a directory
 //	app submit    submits the files of a directory to the intake over HTTPS, and says what became of each
+//	app check     asks the intake about the files of a directory until each is confirmed
 //	app wait      does nothing, for a pod that receive and submit are run in
 //
 // Invariants:

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -21,9 +22,12 @@ import (
 
 // receipt is what the intake made of a document.
 type receipt struct {
-	MessageID string `json:"messageID"`
-	// known says that an earlier submission of the same id was accepted: an answer to it had been lost.
-	known bool
+	// ID is the message id: the deduplication key of the job.
+	ID string `json:"id"`
+	// State is stored, confirmed or dead-lettered.
+	State string `json:"state"`
+	// New is false where an earlier submission of the same id was accepted: the answer to it had been lost.
+	New bool `json:"new"`
 	// repeats counts submissions after the first.
 	repeats int
 }
@@ -85,8 +89,27 @@ func httpsIntake(url, flow, source, caFile, tokenFile string, connections int) (
 // submit repeats one document under one id until the intake has answered for it. Only a *refusedError or the end of ctx
 // stops it.
 func (c *intakeClient) submit(ctx context.Context, id string, document []byte) (receipt, error) {
+	return c.persist(ctx, id, func() (receipt, time.Duration, error) { return c.try(ctx, id, document) })
+}
+
+// confirmed asks for the state of one document until it is confirmed.
+func (c *intakeClient) confirmed(ctx context.Context, id string) (receipt, error) {
+	return c.persist(ctx, id, func() (receipt, time.Duration, error) {
+		r, wait, err := c.look(ctx, id)
+		if err == nil && r.State == "stored" {
+			err = errors.New("the job is stored, not confirmed yet")
+		}
+		if err == nil && r.State != "confirmed" {
+			err = &refusedError{"state " + r.State, "a person has to decide about it"}
+		}
+		return r, wait, err
+	})
+}
+
+// persist repeats a request until it succeeds, is refused, or ctx ends.
+func (c *intakeClient) persist(ctx context.Context, id string, request func() (receipt, time.Duration, error)) (receipt, error) {
 	for repeats := 0; ; repeats++ {
-		r, wait, err := c.try(ctx, id, document)
+		r, wait, err := request()
 		r.repeats = repeats
 		if refused := (*refusedError)(nil); err == nil || errors.As(err, &refused) {
 			return r, err
@@ -113,14 +136,27 @@ func (c *intakeClient) try(ctx context.Context, id string, document []byte) (r r
 	if err != nil {
 		return r, 0, &refusedError{"no request", err.Error()}
 	}
-	if err := c.authorise(request); err != nil {
-		return r, 0, err
-	}
 	request.Header.Set("Ce-Specversion", "1.0")
 	request.Header.Set("Ce-Id", id)
 	request.Header.Set("Ce-Source", c.source)
 	request.Header.Set("Ce-Type", "dev.workpulling.sample.document")
 	request.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	return c.send(request)
+}
+
+// look asks once for the state of a document. Its message id is the rule of CloudEvents: source and id.
+func (c *intakeClient) look(ctx context.Context, id string) (r receipt, wait time.Duration, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.jobs+"/"+url.PathEscape(c.source+"|"+id), nil)
+	if err != nil {
+		return r, 0, &refusedError{"no request", err.Error()}
+	}
+	return c.send(request)
+}
+
+func (c *intakeClient) send(request *http.Request) (r receipt, wait time.Duration, err error) {
+	if err := c.authorise(request); err != nil {
+		return r, 0, err
+	}
 	answer, err := c.client.Do(request)
 	if err != nil {
 		return r, 0, err
@@ -135,7 +171,6 @@ func (c *intakeClient) try(ctx context.Context, id string, document []byte) (r r
 		if err := json.Unmarshal(body, &r); err != nil {
 			return r, 0, fmt.Errorf("the intake's answer is not understood: %w", err)
 		}
-		r.known = status == http.StatusOK
 		return r, 0, nil
 	case status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= 500:
 		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))

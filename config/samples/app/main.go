@@ -18,13 +18,14 @@ var modes = map[string]func(context.Context, []string) error{
 	"produce": produce,
 	"receive": receive,
 	"submit":  submit,
+	"check":   check,
 	"wait":    wait,
 }
 
 func main() {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if len(os.Args) < 2 || modes[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: app work|store|produce|receive|submit|wait [flags]")
+		fmt.Fprintln(os.Stderr, "usage: app work|store|produce|receive|submit|check|wait [flags]")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)

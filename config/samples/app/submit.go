@@ -39,6 +39,21 @@ func (t *tally) progress(total int, done bool) Progress {
 
 // submit sends every file of a directory; its path in the directory is its id.
 func submit(ctx context.Context, args []string) error {
+	return forEach(ctx, args, submitFile)
+}
+
+// check asks for the state of every file of a directory until it is confirmed; accepted then counts the confirmed ones.
+func check(ctx context.Context, args []string) error {
+	return forEach(ctx, args, func(ctx context.Context, intake *intakeClient, _, path string, counts *tally) error {
+		r, err := intake.confirmed(ctx, path)
+		return counts.count(path, r, err)
+	})
+}
+
+// deed is done for each file.
+type deed func(ctx context.Context, intake *intakeClient, directory, path string, counts *tally) error
+
+func forEach(ctx context.Context, args []string, do deed) error {
 	flags := flag.NewFlagSet("submit", flag.ContinueOnError)
 	directory := flags.String("directory", "/documents", "directory of the documents")
 	url := flags.String("intake", "", "base URL of the intake, https://<flow>-intake.<namespace>.svc")
@@ -60,7 +75,7 @@ func submit(ctx context.Context, args []string) error {
 	}
 	var counts tally
 	stop := report(ctx, &counts, len(paths))
-	err = submitAll(ctx, intake, *directory, paths, *connections, &counts)
+	err = doAll(ctx, do, intake, *directory, paths, *connections, &counts)
 	stop()
 	return err
 }
@@ -92,15 +107,15 @@ func documents(directory string) ([]string, error) {
 	return paths, nil
 }
 
-// submitAll returns when every document is accepted or refused, or ctx has ended.
-func submitAll(ctx context.Context, intake *intakeClient, directory string, paths []string, connections int, counts *tally) error {
+// doAll returns when every document is accepted or refused, or ctx has ended.
+func doAll(ctx context.Context, do deed, intake *intakeClient, directory string, paths []string, connections int, counts *tally) error {
 	next := make(chan string)
 	failed := make(chan error, len(paths))
 	var senders sync.WaitGroup
 	for range min(connections, len(paths)) {
 		senders.Go(func() {
 			for path := range next {
-				if err := submitFile(ctx, intake, directory, path, counts); err != nil {
+				if err := do(ctx, intake, directory, path, counts); err != nil {
 					failed <- err
 				}
 			}
@@ -124,17 +139,21 @@ func submitFile(ctx context.Context, intake *intakeClient, directory, path strin
 		return fmt.Errorf("reading a document: %w", err)
 	}
 	r, err := intake.submit(ctx, path, document)
-	counts.repeats.Add(int64(r.repeats))
+	return counts.count(path, r, err)
+}
+
+func (t *tally) count(path string, r receipt, err error) error {
+	t.repeats.Add(int64(r.repeats))
 	if refused := (*refusedError)(nil); errors.As(err, &refused) {
-		counts.refused.Add(1)
+		t.refused.Add(1)
 		slog.Error("a document was refused", "id", path, "error", err)
 	}
 	if err != nil {
 		return err
 	}
-	counts.accepted.Add(1)
-	if r.known {
-		counts.known.Add(1)
+	t.accepted.Add(1)
+	if !r.New {
+		t.known.Add(1)
 	}
 	return nil
 }

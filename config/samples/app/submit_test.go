@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -25,6 +26,9 @@ func (s *intakeStub) ServeHTTP(answer http.ResponseWriter, request *http.Request
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := request.Header.Get("Ce-Id")
+	if request.Method == http.MethodGet {
+		id = strings.TrimPrefix(request.URL.Path, "/v1/flows/f/jobs//s|")
+	}
 	s.seen[id]++
 	switch {
 	case id == "bad":
@@ -41,7 +45,11 @@ func (s *intakeStub) ServeHTTP(answer http.ResponseWriter, request *http.Request
 			panic(err)
 		}
 	default:
-		if err := json.NewEncoder(answer).Encode(receipt{MessageID: id}); err != nil {
+		state := "stored"
+		if s.seen[id] == 4 {
+			state = "confirmed"
+		}
+		if err := json.NewEncoder(answer).Encode(receipt{ID: id, State: state}); err != nil {
 			panic(err)
 		}
 	}
@@ -69,7 +77,7 @@ func TestSubmitRepeatsUnderTheSameID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := submitAll(t.Context(), socketIntake(socket, "f", "/s"), directory, paths, 2, &counts); err == nil {
+	if err := doAll(t.Context(), submitFile, socketIntake(socket, "f", "/s"), directory, paths, 2, &counts); err == nil {
 		t.Error("a refused document was passed over")
 	}
 	want := Progress{Total: 3, Accepted: 2, Known: 2, Refused: 1, Repeats: 4, Done: true}
@@ -78,6 +86,19 @@ func TestSubmitRepeatsUnderTheSameID(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int{"a": 3, "b": 3, "bad": 1}, stub.seen); diff != "" {
 		t.Errorf("submissions (-want +got):\n%s", diff)
+	}
+}
+
+func TestConfirmedWaits(t *testing.T) {
+	stub := &intakeStub{seen: map[string]int{}}
+	server := httptest.NewServer(stub)
+	defer server.Close()
+	intake := &intakeClient{jobs: server.URL + "/v1/flows/f/jobs", client: server.Client(), source: "/s"}
+	if r, err := intake.confirmed(t.Context(), "a"); err != nil || r.State != "confirmed" || stub.seen["a"] != 4 {
+		t.Errorf("confirmed = %+v, %v after %d looks, want it at the fourth", r, err, stub.seen["a"])
+	}
+	if _, err := intake.confirmed(t.Context(), "bad"); err == nil {
+		t.Error("a refused look-up was passed over")
 	}
 }
 
