@@ -1,0 +1,14 @@
+// Package fencing decides who may bind to a flow and who may submit to it, from tokens and from what the API server knows. It is
+// the only package of the runtime that talks to the API server.
+//
+// Invariants:
+//   - Identity is what the API server says about a token of our own audience, and what it holds about the pod that the token is
+//     bound to; nothing that the peer claims counts (G-080, D-04).
+//   - "You are refused" and "this cannot be decided now" are never mixed up: an unreachable API server, or a refused
+//     credential of our own, is the latter, and the caller tries again (B-091, C-32).
+//   - No outage of the API server ends a binding: only the deletion of a pod's object is evidence, never its absence from a
+//     cache that is not filled.
+//   - Load on the API server is bounded whatever peers do: reviews are cached for seconds, coalesced and rate limited, workers
+//     and submitters apart (D-07, B-111).
+//   - Classifiers are pure functions; clients only fetch what they judge.
+package fencing

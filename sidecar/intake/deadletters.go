@@ -1,0 +1,140 @@
+package intake
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/endpoint"
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/transport"
+)
+
+// Bounds of one page of dead letters.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// letterView is one dead letter, without its payload.
+type letterView struct {
+	ID           string    `json:"id"`
+	Sequence     int64     `json:"sequence"`
+	PayloadBytes int       `json:"payloadBytes"`
+	Attempts     int       `json:"attempts"`
+	Reason       string    `json:"reason"`
+	Since        time.Time `json:"since"`
+}
+
+// page is one page of dead letters; Next is the after of the following one, 0 on the last.
+type page struct {
+	Items []letterView `json:"items"`
+	Next  int64        `json:"next,omitempty"`
+}
+
+func (i *Intake) listDeadLetters(w http.ResponseWriter, r *http.Request, _ transport.Submitter) error {
+	after, err := number(r.URL.Query().Get("after"), 0, protocol.MaxSequence)
+	if err != nil {
+		return err
+	}
+	limit, err := number(r.URL.Query().Get("limit"), defaultPage, maxPage)
+	if err != nil {
+		return err
+	}
+	letters, err := i.options.Flow.ListDeadLetters(r.Context(), after, int(limit))
+	if err != nil {
+		return err
+	}
+	out := page{Items: make([]letterView, 0, len(letters))}
+	for _, l := range letters {
+		out.Items = append(out.Items, letterView{
+			ID: l.MessageID, Sequence: l.StoreSeq, PayloadBytes: l.PayloadBytes, Attempts: l.Attempts, Reason: l.Reason, Since: l.Since,
+		})
+	}
+	if len(letters) == int(limit) && limit > 0 {
+		out.Next = letters[len(letters)-1].StoreSeq
+	}
+	writeJSON(w, http.StatusOK, "application/json", out)
+	return nil
+}
+
+// number parses a decimal parameter in 0…most.
+func number(text string, otherwise, most int64) (int64, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > most {
+		return 0, malformed("a number is missing or outside 0…%d", most)
+	}
+	return n, nil
+}
+
+func (i *Intake) redrive(w http.ResponseWriter, r *http.Request, by transport.Submitter) error {
+	return i.decide(w, r, by, "redrive", i.options.Flow.Redrive)
+}
+
+func (i *Intake) drop(w http.ResponseWriter, r *http.Request, by transport.Submitter) error {
+	return i.decide(w, r, by, "drop", i.options.Flow.Drop)
+}
+
+// decide carries out a person's decision about one dead letter and leaves an audit line in the log and in the queue.
+func (i *Intake) decide(w http.ResponseWriter, r *http.Request, by transport.Submitter, deed string, do func(context.Context, queue.JobRef, string) error) error {
+	ref, err := i.letter(r)
+	if err != nil {
+		return err
+	}
+	reason, err := reasonOf(w, r)
+	if err != nil {
+		return err
+	}
+	audit := "by " + by.Subject
+	if reason != "" {
+		audit += ": " + reason
+	}
+	if err := do(r.Context(), ref, audit); err != nil {
+		return err
+	}
+	i.options.Log.Info("Decided about a dead letter", "deed", deed, "by", by.Subject, "reason", reason,
+		"messageID", ref.MessageID, "sequence", ref.StoreSeq)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// letter finds the dead letter that the path names by its sequence.
+func (i *Intake) letter(r *http.Request) (queue.JobRef, error) {
+	seq, err := number(r.PathValue("sequence"), 0, protocol.MaxSequence)
+	if err != nil || seq == 0 {
+		return queue.JobRef{}, malformed("the path names a dead letter by its sequence, a positive number")
+	}
+	letters, err := i.options.Flow.ListDeadLetters(r.Context(), seq-1, 1)
+	if err != nil {
+		return queue.JobRef{}, err
+	}
+	if len(letters) == 0 || letters[0].StoreSeq != seq {
+		return queue.JobRef{}, endpoint.ErrNotFound
+	}
+	return letters[0].JobRef, nil
+}
+
+// reasonOf reads an optional {"reason": "…"}.
+func reasonOf(w http.ResponseWriter, r *http.Request) (string, error) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4<<10))
+	if err != nil {
+		return "", malformed("the body is too long")
+	}
+	if len(raw) == 0 {
+		return "", nil
+	}
+	var body struct {
+		Reason string `json:"reason"`
+	}
+	if err := json.Unmarshal(raw, &body); err != nil {
+		return "", malformed(`the body is not {"reason": "…"}`)
+	}
+	return protocol.ClipReason(body.Reason), nil
+}

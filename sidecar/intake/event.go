@@ -1,0 +1,205 @@
+package intake
+
+import (
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+// Content types of CloudEvents and the header of a plain body's key.
+const (
+	typeEvent          = cloudevents.ApplicationCloudEventsJSON
+	typeEventBatch     = cloudevents.ApplicationCloudEventsBatchJSON
+	headerKey          = "Idempotency-Key"
+	headerSpec         = "Ce-Specversion"
+	prefixEvent        = "Ce-"
+	defaultContentType = "application/octet-stream"
+)
+
+// maxBatch is how many events one request may carry.
+const maxBatch = 1000
+
+// mediaType returns the media type of a request without its parameters, "" if there is none.
+func mediaType(header http.Header) string {
+	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return kind
+}
+
+// decodeJobs turns a body into jobs; batch says whether the answer is a list.
+func decodeJobs(header http.Header, subject string, body []byte) (jobs []decoded, batch bool, err error) {
+	switch {
+	case mediaType(header) == typeEventBatch:
+		jobs, err = decodeBatch(header, body)
+		return jobs, true, err
+	case mediaType(header) == typeEvent:
+		event, err := decodeStructured(body)
+		return []decoded{fromEvent(header, event, err)}, false, nil
+	case header.Get(headerSpec) != "":
+		event, err := decodeBinary(header, body)
+		return []decoded{fromEvent(header, event, err)}, false, nil
+	default:
+		return []decoded{decodePlain(header, subject, body)}, false, nil
+	}
+}
+
+// decoded is one job of a request, or why it is none.
+type decoded struct {
+	job protocol.Job
+	err error
+}
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", protocol.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+func decodePlain(header http.Header, subject string, body []byte) decoded {
+	key := header.Get(headerKey)
+	if key == "" {
+		return decoded{err: malformed("send a CloudEvent, or a plain body with an %s header: without a key a repeat could not be told from a new job", headerKey)}
+	}
+	return checked(protocol.Job{MessageID: keyID(subject, key), Headers: kept(header), Payload: body})
+}
+
+// kept are the headers that travel with a job besides the attributes of its event.
+func kept(header http.Header) map[string]string {
+	out := map[string]string{protocol.HeaderContentType: header.Get("Content-Type")}
+	if out[protocol.HeaderContentType] == "" {
+		out[protocol.HeaderContentType] = defaultContentType
+	}
+	for _, name := range []string{protocol.HeaderTraceParent, protocol.HeaderTraceState} {
+		if value := header.Get(name); value != "" {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+func decodeBatch(header http.Header, body []byte) ([]decoded, error) {
+	var raw []json.RawMessage
+	if err := json.Unmarshal(body, &raw); err != nil {
+		return nil, malformed("the batch is not a JSON array of CloudEvents")
+	}
+	if len(raw) == 0 || len(raw) > maxBatch {
+		return nil, malformed("a batch has 1…%d events, this one has %d", maxBatch, len(raw))
+	}
+	out := make([]decoded, len(raw))
+	for i, one := range raw {
+		event, err := decodeStructured(one)
+		out[i] = fromEvent(header, event, err)
+	}
+	return out, nil
+}
+
+func decodeStructured(body []byte) (*cloudevents.Event, error) {
+	event := new(cloudevents.Event)
+	if err := json.Unmarshal(body, event); err != nil {
+		// The library's text may quote the event: say where to look instead.
+		return nil, malformed("the body is not a CloudEvent in JSON format with specversion 1.0")
+	}
+	return event, nil
+}
+
+func decodeBinary(header http.Header, body []byte) (*cloudevents.Event, error) {
+	event := cloudevents.New(header.Get(headerSpec))
+	for name, values := range header {
+		attribute, ok := strings.CutPrefix(name, prefixEvent)
+		if !ok || len(values) != 1 {
+			continue
+		}
+		value, err := url.PathUnescape(values[0])
+		if err != nil {
+			value = values[0]
+		}
+		if err := setAttribute(&event, strings.ToLower(attribute), value); err != nil {
+			return nil, err
+		}
+	}
+	if kind := header.Get("Content-Type"); kind != "" {
+		event.SetDataContentType(kind)
+	}
+	event.DataEncoded = body
+	return &event, nil
+}
+
+func setAttribute(event *cloudevents.Event, name, value string) error {
+	switch name {
+	case "specversion":
+	case "id":
+		event.SetID(value)
+	case "source":
+		event.SetSource(value)
+	case "type":
+		event.SetType(value)
+	case "subject":
+		event.SetSubject(value)
+	case "dataschema":
+		event.SetDataSchema(value)
+	case "time":
+		at, err := time.Parse(time.RFC3339Nano, value)
+		if err != nil {
+			return malformed("the attribute time is no RFC 3339 time stamp")
+		}
+		event.SetTime(at)
+	default:
+		event.SetExtension(name, value)
+	}
+	return nil
+}
+
+// fromEvent makes the job of an event.
+func fromEvent(header http.Header, event *cloudevents.Event, err error) decoded {
+	if err != nil {
+		return decoded{err: err}
+	}
+	if err := event.Validate(); err != nil {
+		return decoded{err: malformed("the CloudEvent breaks the specification: %s", strings.Join(strings.Fields(err.Error()), " "))}
+	}
+	headers := kept(header)
+	set := func(name, value string) {
+		if value != "" {
+			headers[protocol.HeaderCloudEvent+name] = value
+		}
+	}
+	headers[protocol.HeaderContentType] = event.DataContentType()
+	if headers[protocol.HeaderContentType] == "" {
+		headers[protocol.HeaderContentType] = defaultContentType
+		if mediaType(header) == typeEvent || mediaType(header) == typeEventBatch {
+			headers[protocol.HeaderContentType] = cloudevents.ApplicationJSON
+		}
+	}
+	set("specversion", event.SpecVersion())
+	set("id", event.ID())
+	set("source", event.Source())
+	set("type", event.Type())
+	set("subject", event.Subject())
+	set("dataschema", event.DataSchema())
+	if !event.Time().IsZero() {
+		set("time", event.Time().Format(time.RFC3339Nano))
+	}
+	for name, value := range event.Extensions() {
+		text := fmt.Sprint(value)
+		set(name, text)
+		// The distributed tracing extension stands for the trace headers where those are absent.
+		if name == protocol.HeaderTraceParent || name == protocol.HeaderTraceState {
+			if _, ok := headers[name]; !ok {
+				headers[name] = text
+			}
+		}
+	}
+	return checked(protocol.Job{MessageID: eventID(event.Source(), event.ID()), Headers: headers, Payload: event.Data()})
+}
+
+func checked(job protocol.Job) decoded {
+	return decoded{job: job, err: job.Validate(0)}
+}

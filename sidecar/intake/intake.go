@@ -1,0 +1,169 @@
+package intake
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/workpulling/workpulling/runtime/endpoint"
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/transport"
+)
+
+// Flow is what the intake needs of a flow; *endpoint.Producer is one.
+type Flow interface {
+	SubmitBatch(ctx context.Context, entries []endpoint.Submission) []endpoint.Answer
+	Wait(ctx context.Context, ref queue.JobRef) (endpoint.Settled, error)
+	Lookup(ctx context.Context, messageID string) (queue.JobState, error)
+	ListDeadLetters(ctx context.Context, after int64, limit int) ([]queue.DeadLetter, error)
+	Redrive(ctx context.Context, ref queue.JobRef, audit string) error
+	Drop(ctx context.Context, ref queue.JobRef, audit string) error
+}
+
+// Authorizer decides who a caller is and whether it may do what verb says; transport.Authenticator is one.
+type Authorizer interface {
+	AuthenticateSubmitter(ctx context.Context, token, verb string) (transport.Submitter, error)
+}
+
+// Options configure an Intake. Name, Flow and Authorizer are required.
+type Options struct {
+	// Name is the flow's name, as it stands in the path.
+	Name       string
+	Flow       Flow
+	Authorizer Authorizer
+	// MaxPayload is the flow's limit for one payload in bytes; it may change (1 MiB where nil).
+	MaxPayload func() int
+	// Volatile says that the queue does not survive a restart: 202 instead of 201.
+	Volatile bool
+	Log      logr.Logger
+	// StoreTimeout bounds a submission without ?wait (30 s).
+	StoreTimeout time.Duration
+	// MemoryBytes bounds all bodies that are being handled (128 MiB); beyond it callers get 429.
+	MemoryBytes int64
+	// OnAnswer is told every status, for metrics.
+	OnAnswer func(status int)
+	// OnRefusal is told every refused identity.
+	OnRefusal func(*transport.Refusal)
+}
+
+// Intake serves one flow.
+type Intake struct {
+	options Options
+	memory  *semaphore.Weighted
+}
+
+// New returns an Intake.
+func New(options Options) *Intake {
+	if options.MaxPayload == nil {
+		options.MaxPayload = func() int { return 1 << 20 }
+	}
+	if options.StoreTimeout <= 0 {
+		options.StoreTimeout = 30 * time.Second
+	}
+	if options.MemoryBytes <= 0 {
+		options.MemoryBytes = 128 << 20
+	}
+	if options.OnAnswer == nil {
+		options.OnAnswer = func(int) {}
+	}
+	if options.OnRefusal == nil {
+		options.OnRefusal = func(*transport.Refusal) {}
+	}
+	return &Intake{options: options, memory: semaphore.NewWeighted(options.MemoryBytes)}
+}
+
+// Handler serves callers from anywhere: they present a token.
+func (i *Intake) Handler() http.Handler {
+	return i.routes(func(r *http.Request, verb string) (transport.Submitter, error) {
+		token, err := transport.ParseBearer(r.Header.Get("Authorization"))
+		if err != nil {
+			return transport.Submitter{}, err
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+		defer cancel()
+		submitter, err := i.options.Authorizer.AuthenticateSubmitter(ctx, token, verb)
+		if err != nil {
+			return transport.Submitter{}, transport.AsRefusal(err)
+		}
+		return submitter, nil
+	})
+}
+
+// LocalHandler serves the app beside, over a Unix socket that nobody outside of the pod can reach: it acts as subject, the pod's
+// own ServiceAccount, and may submit and look, but not decide about dead letters.
+func (i *Intake) LocalHandler(subject string) http.Handler {
+	return i.routes(func(_ *http.Request, verb string) (transport.Submitter, error) {
+		switch verb {
+		case verbCreate, verbGet, verbList:
+			return transport.Submitter{Subject: subject}, nil
+		}
+		return transport.Submitter{}, &transport.Refusal{
+			Code: protocol.RefusedIdentity, Label: transport.LabelForbidden,
+			Reason: "decisions about dead letters need a token: use the HTTPS intake",
+		}
+	})
+}
+
+// Verbs of the access review on workpullingflows/jobs.
+const (
+	verbCreate = "create"
+	verbGet    = "get"
+	verbList   = "list"
+	verbUpdate = "update"
+	verbDelete = "delete"
+)
+
+// caller identifies who sent a request.
+type caller func(r *http.Request, verb string) (transport.Submitter, error)
+
+// action handles an authorised request.
+type action func(w http.ResponseWriter, r *http.Request, by transport.Submitter) error
+
+func (i *Intake) routes(who caller) http.Handler {
+	mux := http.NewServeMux()
+	route := func(pattern, verb string, do action) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { i.serve(w, r, who, verb, do) })
+	}
+	route("POST /v1/flows/{flow}/jobs", verbCreate, i.submit)
+	route("GET /v1/flows/{flow}/jobs/{id...}", verbGet, i.look)
+	route("GET /v1/flows/{flow}/dead-letters", verbList, i.listDeadLetters)
+	route("POST /v1/flows/{flow}/dead-letters/{sequence}/redrive", verbUpdate, i.redrive)
+	route("DELETE /v1/flows/{flow}/dead-letters/{sequence}", verbDelete, i.drop)
+	return mux
+}
+
+func (i *Intake) serve(w http.ResponseWriter, r *http.Request, who caller, verb string, do action) {
+	recorder := &statusRecorder{ResponseWriter: w}
+	defer func() { i.options.OnAnswer(recorder.status) }()
+	if flow := r.PathValue("flow"); flow != i.options.Name {
+		newProblem(http.StatusNotFound, "unknown-flow", "No such flow here", "this intake serves the flow "+i.options.Name).write(recorder)
+		return
+	}
+	submitter, err := who(r, verb)
+	if err != nil {
+		i.options.OnRefusal(transport.AsRefusal(err))
+		problemOf(err).write(recorder)
+		return
+	}
+	if err := do(recorder, r, submitter); err != nil {
+		problemOf(err).write(recorder)
+	}
+}
+
+// statusRecorder remembers the status for metrics.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (s *statusRecorder) WriteHeader(status int) {
+	s.status = status
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
