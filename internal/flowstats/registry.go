@@ -1,0 +1,199 @@
+package flowstats
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
+)
+
+// Snapshot is the last that is known of one flow. It is not to be changed by a reader.
+type Snapshot struct {
+	Stats *protocolv1.FlowStats
+	// Connected says whether the producer's stream is open.
+	Connected bool
+	// At is when the report came in.
+	At time.Time
+}
+
+// Registry holds the last report of each flow.
+type Registry struct {
+	clock    clock.WithTicker
+	interval time.Duration
+
+	mu     sync.Mutex
+	flows  map[types.NamespacedName]*entry
+	listen []func(types.NamespacedName)
+}
+
+type entry struct {
+	live      Snapshot
+	published Snapshot
+	writtenAt time.Time
+}
+
+// NewRegistry returns a Registry that publishes a mere change of numbers at most once an interval.
+func NewRegistry(c clock.WithTicker, interval time.Duration) *Registry {
+	return &Registry{clock: c, interval: interval, flows: map[types.NamespacedName]*entry{}}
+}
+
+// OnPublish calls f, which must not block, with each flow whose published snapshot changes. Call it before Start.
+func (r *Registry) OnPublish(f func(types.NamespacedName)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listen = append(r.listen, f)
+}
+
+// Published returns what the status of flow is to be made from.
+func (r *Registry) Published(flow types.NamespacedName) (Snapshot, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, found := r.flows[flow]
+	if !found {
+		return Snapshot{}, false
+	}
+	return e.published, true
+}
+
+// Live returns the newest report of flow, for decisions that need the moment.
+func (r *Registry) Live(flow types.NamespacedName) (Snapshot, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, found := r.flows[flow]
+	if !found {
+		return Snapshot{}, false
+	}
+	return e.live, true
+}
+
+// Accept takes a report in.
+func (r *Registry) Accept(flow types.NamespacedName, stats *protocolv1.FlowStats) {
+	r.update(flow, func(e *entry) { e.live = Snapshot{Stats: stats, Connected: true, At: r.clock.Now()} })
+}
+
+// Disconnect notes that the stream of the pod that reported last is closed. A newer pod's stream is not touched.
+func (r *Registry) Disconnect(flow types.NamespacedName, podUID string) {
+	r.mu.Lock()
+	e, found := r.flows[flow]
+	mine := found && e.live.Stats.GetPodUid() == podUID
+	r.mu.Unlock()
+	if mine {
+		r.update(flow, func(e *entry) { e.live.Connected = false })
+	}
+}
+
+// Forget drops a flow that is gone.
+func (r *Registry) Forget(flow types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.flows, flow)
+}
+
+func (r *Registry) update(flow types.NamespacedName, change func(*entry)) {
+	r.mu.Lock()
+	e, found := r.flows[flow]
+	if !found {
+		e = &entry{}
+		r.flows[flow] = e
+	}
+	change(e)
+	due := r.publish(e, r.clock.Now())
+	listeners := r.listen
+	r.mu.Unlock()
+	if due {
+		tell(listeners, flow)
+	}
+}
+
+// publish takes the live snapshot over where it is time or urgent, and says whether it did.
+func (r *Registry) publish(e *entry, now time.Time) bool {
+	if !differs(e.published, e.live) || !urgent(e.published, e.live) && now.Sub(e.writtenAt) < r.interval {
+		return false
+	}
+	e.published, e.writtenAt = e.live, now
+	return true
+}
+
+// Start publishes what had to wait, until ctx ends.
+func (r *Registry) Start(ctx context.Context) error {
+	ticker := r.clock.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+			r.flush()
+		}
+	}
+}
+
+func (r *Registry) flush() {
+	now := r.clock.Now()
+	var due []types.NamespacedName
+	r.mu.Lock()
+	for flow, e := range r.flows {
+		if r.publish(e, now) {
+			due = append(due, flow)
+		}
+	}
+	listeners := r.listen
+	r.mu.Unlock()
+	for _, flow := range due {
+		tell(listeners, flow)
+	}
+}
+
+func tell(listeners []func(types.NamespacedName), flow types.NamespacedName) {
+	for _, f := range listeners {
+		f(flow)
+	}
+}
+
+// differs compares what a status is made from. Counters that only rise and ages are in the metrics, not in a status.
+func differs(a, b Snapshot) bool {
+	if a.Connected != b.Connected || (a.Stats == nil) != (b.Stats == nil) {
+		return true
+	}
+	if a.Stats == nil {
+		return false
+	}
+	return !proto.Equal(visible(a.Stats), visible(b.Stats))
+}
+
+func visible(stats *protocolv1.FlowStats) *protocolv1.FlowStats {
+	v, _ := proto.Clone(stats).(*protocolv1.FlowStats)
+	v.AcceptedTotal, v.ConfirmedTotal, v.RedeliveredTotal = 0, 0, 0
+	v.OldestBacklogAgeSeconds, v.FreeDemand, v.BacklogBytes, v.CreditWithheld = 0, 0, 0, false
+	for _, w := range v.Workers {
+		w.InFlight, w.Started = min(w.InFlight, 1), min(w.Started, 1)
+	}
+	return v
+}
+
+func urgent(a, b Snapshot) bool {
+	if a.Stats == nil || b.Stats == nil || a.Connected != b.Connected {
+		return true
+	}
+	x, y := a.Stats, b.Stats
+	return x.PodUid != y.PodUid || x.State != y.State || x.FailureStage != y.FailureStage || x.FailureReason != y.FailureReason ||
+		x.QueueAvailable != y.QueueAvailable || x.BacklogFull != y.BacklogFull || x.ConfigHash != y.ConfigHash ||
+		(x.DeadLetters == 0) != (y.DeadLetters == 0) || empty(x) != empty(y) || !slices.Equal(podUIDs(x), podUIDs(y))
+}
+
+func empty(s *protocolv1.FlowStats) bool { return s.BacklogJobs == 0 && s.InFlight == 0 }
+
+func podUIDs(s *protocolv1.FlowStats) []string {
+	uids := make([]string, 0, len(s.Workers))
+	for _, w := range s.Workers {
+		uids = append(uids, w.PodUid)
+	}
+	slices.Sort(uids)
+	return uids
+}

@@ -1,0 +1,75 @@
+package flowstats
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
+)
+
+func TestPublish(t *testing.T) {
+	flow := types.NamespacedName{Namespace: "media", Name: "thumbnails"}
+	base := func() *protocolv1.FlowStats {
+		return &protocolv1.FlowStats{PodUid: "p", State: "Running", QueueAvailable: true, BacklogJobs: 5, Workers: []*protocolv1.BoundWorker{{PodUid: "w", InFlight: 3}}}
+	}
+	cases := map[string]struct {
+		change     func(*protocolv1.FlowStats)
+		wantAtOnce bool
+		wantLater  bool
+	}{
+		"nothing":         {change: func(*protocolv1.FlowStats) {}},
+		"only totals":     {change: func(s *protocolv1.FlowStats) { s.AcceptedTotal, s.ConfirmedTotal = 9, 9 }},
+		"in-flight moves": {change: func(s *protocolv1.FlowStats) { s.Workers[0].InFlight = 4 }},
+		"backlog moves":   {change: func(s *protocolv1.FlowStats) { s.BacklogJobs = 6 }, wantLater: true},
+		"emptied":         {change: func(s *protocolv1.FlowStats) { s.BacklogJobs = 0 }, wantAtOnce: true},
+		"failed":          {change: func(s *protocolv1.FlowStats) { s.State, s.FailureStage = "Failed", "Store" }, wantAtOnce: true},
+		"dead letter":     {change: func(s *protocolv1.FlowStats) { s.DeadLetters = 1 }, wantAtOnce: true},
+		"worker gone":     {change: func(s *protocolv1.FlowStats) { s.Workers = nil }, wantAtOnce: true},
+		"new config":      {change: func(s *protocolv1.FlowStats) { s.ConfigHash = "x" }, wantAtOnce: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			clock := clocktesting.NewFakeClock(time.Now())
+			registry := NewRegistry(clock, 10*time.Second)
+			published := 0
+			registry.OnPublish(func(types.NamespacedName) { published++ })
+			registry.Accept(flow, base())
+			if published != 1 {
+				t.Fatalf("the first report was published %d times", published)
+			}
+			clock.Step(time.Second)
+			next := base()
+			tc.change(next)
+			registry.Accept(flow, next)
+			if got := published == 2; got != tc.wantAtOnce {
+				t.Errorf("published at once: %v, want %v", got, tc.wantAtOnce)
+			}
+			clock.Step(10 * time.Second)
+			registry.flush()
+			if got := published == 2; got != (tc.wantAtOnce || tc.wantLater) {
+				t.Errorf("published in the end: %v, want %v", got, tc.wantAtOnce || tc.wantLater)
+			}
+		})
+	}
+}
+
+func TestDisconnectOfAnOldPodIsIgnored(t *testing.T) {
+	flow := types.NamespacedName{Namespace: "media", Name: "thumbnails"}
+	registry := NewRegistry(clocktesting.NewFakeClock(time.Now()), time.Second)
+	registry.Accept(flow, &protocolv1.FlowStats{PodUid: "new"})
+	registry.Disconnect(flow, "old")
+	if got, _ := registry.Published(flow); !got.Connected {
+		t.Error("the end of an old pod's stream disconnected the new pod")
+	}
+	registry.Disconnect(flow, "new")
+	if got, _ := registry.Published(flow); got.Connected {
+		t.Error("the flow counts as connected after its stream ended")
+	}
+	registry.Forget(flow)
+	if _, found := registry.Published(flow); found {
+		t.Error("a forgotten flow still has numbers")
+	}
+}
