@@ -123,7 +123,7 @@ func (v *consumerView) ended(r *run, outcome protocol.Outcome) {
 	v.runs--
 	f := v.w.ledger.bySeq[r.delivery.StoreSeq]
 	if outcome == protocol.Confirmed {
-		v.succeeded[id] = true
+		v.succeeded[id], v.w.ledger.succeeded[id] = true, true
 	}
 	if f == nil || f.ref.MessageID != id {
 		return

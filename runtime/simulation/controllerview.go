@@ -441,7 +441,7 @@ func (v *controllerView) granted(ep *endpointView, m protocol.RequestNext) {
 	}
 	// Grants that an endpoint leaves unused do not count: it may have nothing to submit, while others have.
 	for _, other := range v.endpoints {
-		allowed += other.idle
+		allowed += min(other.idle, int(other.upTo)-len(other.answered))
 	}
 	if s.OpenGrants > allowed {
 		v.w.violate("credit", "%s has %d open grants, %d are allowed: free demand %d, ahead %d, backlog %d",
@@ -454,8 +454,8 @@ func (v *controllerView) granted(ep *endpointView, m protocol.RequestNext) {
 
 // stored checks the answer to a submission against what is durable.
 func (v *controllerView) stored(ep *endpointView, m protocol.Stored) {
-	if m.Session == ep.session && !ep.answered[m.Token] {
-		ep.answered[m.Token], ep.idle = true, 0
+	if m.Session == ep.session {
+		ep.answered[m.Token] = true
 	}
 	if !v.newest() {
 		return
@@ -464,7 +464,7 @@ func (v *controllerView) stored(ep *endpointView, m protocol.Stored) {
 	switch {
 	case f == nil || f.ref.MessageID != m.MessageID:
 		v.w.violate("I-8", "%s says that %s is stored at %d, which is not durable", v.p.name, m.MessageID, m.StoreSeq)
-	case m.Verdict == protocol.AlreadyConfirmed && (!f.settled || f.successes == 0 && f.confirms > 0):
+	case m.Verdict == protocol.AlreadyConfirmed && (!f.settled || !f.finished(v.w.ledger) && f.confirms > 0):
 		v.w.violate("I-8", "%s says that %s is confirmed, no handler finished it", v.p.name, m.MessageID)
 	case m.Session == ep.session && !slices.ContainsFunc(ep.digests[m.Token], func(d queue.Digest) bool {
 		return (d == f.digest) != (m.Verdict == protocol.BodyMismatch)
@@ -481,7 +481,7 @@ func (v *controllerView) jobSettled(a delivery.JobSettled) {
 		}
 		return
 	}
-	if !a.DeadLettered && f.successes == 0 {
+	if !a.DeadLettered && !f.finished(v.w.ledger) {
 		v.w.violate("I-8", "%s says that %v is confirmed, no handler finished it", v.p.name, a.Ref)
 	}
 }

@@ -41,10 +41,11 @@ type ledger struct {
 	submissions map[string]*submission
 	settledIDs  map[string]bool // ids that ended well or among the dead letters, once
 	lost        map[string]bool // ids that a volatile queue forgot
+	succeeded   map[string]bool // ids that a handler finished, also before a volatile queue forgot them
 }
 
 func newLedger(w *world) *ledger {
-	l := &ledger{w: w, submissions: map[string]*submission{}, settledIDs: map[string]bool{}, lost: map[string]bool{}}
+	l := &ledger{w: w, submissions: map[string]*submission{}, settledIDs: map[string]bool{}, lost: map[string]bool{}, succeeded: map[string]bool{}}
 	l.begin()
 	l.reconfigured(w.tunables.controller)
 	return l
@@ -193,12 +194,17 @@ func (l *ledger) stored(s queue.StoreRequest, r queue.StoreResult) {
 	}
 }
 
+// finished reports whether a handler finished the job. A worker may remember that from before a volatile queue forgot it.
+func (f *life) finished(l *ledger) bool {
+	return f.successes > 0 || l.w.profile.Volatile && l.succeeded[f.ref.MessageID]
+}
+
 func (l *ledger) confirmed(ref queue.JobRef) {
 	f := l.life(ref)
 	if f == nil {
 		return
 	}
-	if f.successes == 0 && !f.dead {
+	if !f.finished(l) && !f.dead {
 		l.w.violate("I-8", "%v is confirmed and no handler ever finished it", ref)
 	}
 	f.confirms++

@@ -92,7 +92,10 @@ func (p *pod) restartApp() {
 	p.w.note(p.name, "app restarts")
 	if s := p.sidecar; s != nil {
 		s.abortRuns()
-		s.receive(func() { s.take(delivery.AppRestarted{}) })
+		s.receive(func() {
+			s.abortRuns() // a sidecar that slept through the restart cuts what it began since
+			s.take(delivery.AppRestarted{})
+		})
 	}
 	if p.w.chance(0.5) {
 		p.setReady(false)

@@ -238,9 +238,10 @@ func (p *producer) crash(f Fault) {
 	p.w.note(p.name, "crashes (%s)", f)
 	wasActive := p.w.active() == p
 	p.end()
-	if wasActive && len(p.w.producers) == 0 {
+	if wasActive { // an older one beside it has lost the queue, although it may not know
+		successor := p.w.active()
 		p.w.plan(100*time.Millisecond+p.w.someTime(time.Second), func() {
-			if len(p.w.producers) == 0 {
+			if p.w.active() == successor {
 				p.w.bootProducer()
 			}
 		})
@@ -284,7 +285,13 @@ func (w *world) takeover() {
 		old.pause(time.Second + w.upTo(20*time.Second))
 	}
 	w.bootProducer()
-	w.plan(5*time.Second+w.upTo(20*time.Second), old.end)
+	w.plan(5*time.Second+w.upTo(20*time.Second), func() {
+		if old != w.active() { // if it is, the successor died and the next one is on its way
+			old.end()
+		} else {
+			old.crash(ProducerCrashed)
+		}
+	})
 }
 
 func (w *world) healProducers() {
@@ -296,7 +303,7 @@ func (w *world) healProducers() {
 		}
 		p.resume()
 	}
-	if p := w.active(); p != nil && p.failed {
+	if p := w.active(); p != nil && (p.failed || p.epoch < w.ledger.epoch && !p.view.loading) {
 		p.end()
 	}
 	if w.active() == nil {

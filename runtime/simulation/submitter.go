@@ -275,6 +275,7 @@ func (s *submitter) refused(v protocol.Refused) {
 		if !sub.wrong {
 			s.w.violate("handshake", "%s: %s is valid and was refused: %s", s.name, v.MessageID, v.Reason)
 		}
+		s.w.count(InvalidSubmitted)
 		sub.answered, sub.token = true, 0
 		delete(s.tokens, v.Token)
 		s.free = append(s.free, v.Token)
