@@ -74,6 +74,10 @@ Results go to stdout, progress to stderr.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().StringVar(&s.source, "source", "", "directory of the hack/cluster module (default: searched upwards from here)")
 	root.PersistentFlags().BoolVarP(&s.quiet, "quiet", "q", false, "say nothing about progress")
-	root.AddCommand(newBuildCommand(s), newAssetsCommand(s), newControlPlaneCommand(s))
+	root.AddCommand(
+		newBuildCommand(s), newAssetsCommand(s), newControlPlaneCommand(s),
+		newUpCommand(s), newDownCommand(s), newStatusCommand(), newKubeconfigCommand(), newLoadImageCommand(s),
+		newPartitionCommand(), newHealCommand(), newNsenterCommand(), newCtrCommand(), newMemberCommand(),
+	)
 	return root
 }

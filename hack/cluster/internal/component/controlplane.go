@@ -45,6 +45,9 @@ func (c ControlPlane) Etcd() Component {
 	}}
 }
 
+// api is what the clients of the API server wait for.
+func (c ControlPlane) api() string { return fmt.Sprintf("tcp:%s:%d", c.BindAddress, c.Port) }
+
 func (c ControlPlane) pki(name string) string { return filepath.Join(c.PKIDir, name) }
 
 func (c ControlPlane) kubeconfig(name string) string {
@@ -88,7 +91,7 @@ func (c ControlPlane) APIServer() Component {
 		// A loopback address is not allowed in Endpoints, and without pods nobody would use them.
 		args = append(args, "--endpoint-reconciler-type=none")
 	}
-	return Component{Name: "kube-apiserver", Args: append(args, c.ExtraAPI...)}
+	return Component{Name: "kube-apiserver", Args: append(args, c.ExtraAPI...), After: "unix:" + filepath.Join(c.DataDir, "etcd.sock")}
 }
 
 // ControllerManager runs every controller that is on by default: HPA, garbage collector, namespaces, disruption,
@@ -116,13 +119,13 @@ func (c ControlPlane) ControllerManager() Component {
 	} else {
 		args = append(args, "--secure-port=0")
 	}
-	return Component{Name: "kube-controller-manager", Args: append(args, c.ExtraManager...)}
+	return Component{Name: "kube-controller-manager", Args: append(args, c.ExtraManager...), After: c.api()}
 }
 
 // Scheduler is the ordinary one.
 func (c ControlPlane) Scheduler() Component {
 	kubeconfig := c.kubeconfig("scheduler")
-	return Component{Name: "kube-scheduler", Args: []string{
+	return Component{Name: "kube-scheduler", After: c.api(), Args: []string{
 		c.Binary, "kube-scheduler",
 		"--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig,
@@ -135,9 +138,35 @@ func (c ControlPlane) Scheduler() Component {
 
 // StorageProvisioner serves the default StorageClass.
 func (c ControlPlane) StorageProvisioner() Component {
-	return Component{Name: "storage-provisioner", Args: []string{
+	return Component{Name: "storage-provisioner", After: c.api(), Args: []string{
 		c.Binary, "storage-provisioner",
 		"--kubeconfig=" + c.kubeconfig("storage-provisioner"),
 		"--root=" + c.VolumesDir,
 	}}
+}
+
+// CoreDNS answers for the cluster's names and says of every other name that it does not exist, because nothing outside can
+// be reached. It listens on port 53 of all addresses of its namespace.
+func (c ControlPlane) CoreDNS() Component {
+	return Component{
+		Name: "coredns", After: c.api(),
+		Args: []string{c.Binary, "coredns", "-conf=" + filepath.Join(c.Kubeconfigs, "Corefile")},
+	}
+}
+
+// Corefile is CoreDNS's configuration, to be written to the directory of the kubeconfigs.
+func (c ControlPlane) Corefile() []byte {
+	return fmt.Appendf(nil, `.:53 {
+    errors
+    ready 127.0.0.1:8181
+    kubernetes cluster.local in-addr.arpa {
+        kubeconfig %s
+        pods insecure
+        ttl 5
+    }
+    template ANY ANY {
+        rcode NXDOMAIN
+    }
+}
+`, c.kubeconfig("coredns"))
 }

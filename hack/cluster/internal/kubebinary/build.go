@@ -13,15 +13,14 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/workpulling/workpulling/hack/cluster/internal/filelock"
 	"github.com/workpulling/workpulling/hack/cluster/internal/progress"
 )
 
 // Ensure finds the program that the sources describe, and builds it first if there is none: about ten minutes on two
 // cores with an empty Go cache, a few seconds with a warm one. Building needs the go command; nothing else does.
 func Ensure(ctx context.Context, source string, say *progress.Printer) (Binary, error) {
-	goVersion, err := output(ctx, source, "go", "env", "GOVERSION", "GOOS", "GOARCH", "CGO_ENABLED")
+	goVersion, err := output(ctx, source, "go", "env", "GOVERSION", "GOOS", "GOARCH")
 	if errors.Is(err, exec.ErrNotFound) {
 		return Binary{}, errors.New("building Kubernetes needs Go 1.26 or newer: install it from https://go.dev/dl/ and put it on the PATH")
 	}
@@ -40,10 +39,7 @@ func Ensure(ctx context.Context, source string, say *progress.Printer) (Binary, 
 	if found.exists() {
 		return found, nil
 	}
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return Binary{}, fmt.Errorf("making the cache directory: %w", err)
-	}
-	unlock, err := lock(ctx, filepath.Join(root, "lock"), say)
+	unlock, err := filelock.Acquire(ctx, filepath.Join(root, "lock"), "the build of Kubernetes", say)
 	if err != nil {
 		return Binary{}, err
 	}
@@ -60,23 +56,6 @@ func Ensure(ctx context.Context, source string, say *progress.Printer) (Binary, 
 	}
 	say.Printf("built %s", found.Kube())
 	return found, nil
-}
-
-// lock waits for the build of another process.
-func lock(ctx context.Context, path string, say *progress.Printer) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("locking the cache: %w", err)
-	}
-	waiting := func() string { return "waiting for another build of Kubernetes to end" }
-	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-		say.Printf("%s", waiting())
-		if err := say.While(waiting, func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX) }); err != nil {
-			f.Close()
-			return nil, fmt.Errorf("locking the cache: %w", err)
-		}
-	}
-	return func() { f.Close() }, ctx.Err()
 }
 
 func build(ctx context.Context, source string, into Binary, say *progress.Printer) error {
@@ -97,7 +76,7 @@ func build(ctx context.Context, source string, into Binary, say *progress.Printe
 		return err
 	}
 	pause := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", into.Pause(), "./cmd/pause")
-	pause.Dir, pause.Env = source, append(os.Environ(), "CGO_ENABLED=0")
+	pause.Dir, pause.Env = source, static()
 	if text, err := pause.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the sandbox program: %w\n%s", err, text)
 	}
@@ -114,7 +93,7 @@ func build(ctx context.Context, source string, into Binary, say *progress.Printe
 func compile(ctx context.Context, source string, into Binary, version string, total int, say *progress.Printer) error {
 	say.Printf("building Kubernetes %s: %d packages, those that Go's cache holds cost nothing", version, total)
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags(version), "-o", into.Kube(), "./cmd/kube")
-	cmd.Dir = source
+	cmd.Dir, cmd.Env = source, static()
 	var compiled atomic.Int64
 	var errs bytes.Buffer
 	reader, writer := io.Pipe()
@@ -144,6 +123,9 @@ func compile(ctx context.Context, source string, into Binary, version string, to
 	return nil
 }
 
+// static is the environment of builds that need no C compiler and whose programs need no library.
+func static() []string { return append(os.Environ(), "CGO_ENABLED=0") }
+
 // ldflags gives the program its version: without, every component reports v0.0.0-master.
 func ldflags(version string) string {
 	flags := []string{"-s", "-w"}
@@ -164,7 +146,7 @@ func ldflags(version string) string {
 
 func output(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, static()
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
