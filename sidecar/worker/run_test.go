@@ -1,0 +1,394 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/endpoint"
+	"github.com/workpulling/workpulling/runtime/protocol"
+	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
+	"github.com/workpulling/workpulling/runtime/queue/memory"
+	"github.com/workpulling/workpulling/runtime/transport"
+	"github.com/workpulling/workpulling/sidecar/prestop"
+	"github.com/workpulling/workpulling/sidecar/worker"
+)
+
+const (
+	podUID   = "5b9f3a52-7d3e-4a55-9d0e-0d8f0d8a3c11"
+	patience = 30 * time.Second
+)
+
+// everyone lets any token through as the same pod; who may bind is tested with runtime/fencing.
+type everyone struct{}
+
+func (everyone) AuthenticateWorker(context.Context, string) (delivery.Worker, error) {
+	return delivery.Worker{PodUID: podUID, PodName: "pool-1", Pool: "pool"}, nil
+}
+
+func (everyone) AuthenticateSubmitter(context.Context, string, string) (transport.Submitter, error) {
+	return transport.Submitter{}, errors.New("nobody submits over the network here")
+}
+
+// flow is a real producer endpoint behind real TLS on loopback.
+type flow struct {
+	*endpoint.Producer
+	address string
+}
+
+func startFlow(t *testing.T, pki *pki) *flow {
+	t.Helper()
+	queue, err := memory.New(memory.Options{DeduplicationWindow: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	producer := endpoint.NewProducer(endpoint.ProducerOptions{
+		Config:        delivery.DefaultControllerConfig(),
+		Queue:         queue,
+		Owner:         "test",
+		Log:           testr.New(t),
+		Intake:        delivery.SetIntake{Open: true, Dispatch: true},
+		Authenticator: everyone{},
+	})
+	certificate, err := transport.NewCertificate(pki.issue(t, "producer", "flow.example"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := transport.NewServer(transport.ServerTLS(certificate))
+	producer.Register(server)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = producer.Run(ctx) })
+	running.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(func() {
+		cancel()
+		server.Stop()
+		running.Wait()
+	})
+	return &flow{Producer: producer, address: listener.Addr().String()}
+}
+
+func (f *flow) stats(t *testing.T) endpoint.ProducerStats {
+	t.Helper()
+	stats, err := f.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats
+}
+
+func (f *flow) submit(t *testing.T, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		job := protocol.Job{MessageID: id, Payload: []byte("payload of " + id)}
+		receipt, err := f.Submit(t.Context(), job, endpoint.Digest(job))
+		if err != nil {
+			t.Fatalf("submitting %s: %v", id, err)
+		}
+		receipt.Acknowledge()
+	}
+}
+
+// app counts what it is given, by MessageID, and can hold its answers.
+type app struct {
+	mu   sync.Mutex
+	runs map[string]int
+	hold chan struct{}
+}
+
+func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	id := r.Header.Get("Ce-Workpullingmessageid")
+	a.mu.Lock()
+	a.runs[id]++
+	hold := a.hold
+	a.mu.Unlock()
+	if string(body) != "payload of "+id {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return
+	}
+	if hold != nil {
+		<-hold
+	}
+}
+
+func (a *app) seen() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.runs)
+}
+
+// rig is one worker sidecar with everything round it.
+type rig struct {
+	flow *flow
+	app  *app
+	worker.Options
+	document runtimeconfig.Worker
+	control  protocolv1.WorkerControlClient
+	stop     context.CancelFunc
+	ended    chan error
+}
+
+func start(t *testing.T) *rig {
+	t.Helper()
+	dir := t.TempDir()
+	authority := newPKI(t, dir)
+	r := &rig{flow: startFlow(t, authority), app: &app{runs: map[string]int{}}, ended: make(chan error, 1)}
+	server := httptest.NewServer(r.app)
+	t.Cleanup(server.Close)
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	appPort, _ := strconv.ParseInt(port, 10, 32)
+
+	authority.issue(t, "tls", "pool.example")
+	r.Options = worker.Options{
+		Log:            testr.New(t),
+		Incarnation:    protocol.Incarnation{PodUID: podUID, BootNonce: "boot-1"},
+		ConfigFile:     filepath.Join(dir, "config.json"),
+		CAFile:         authority.caFile,
+		TLSDir:         filepath.Join(dir, "tls"),
+		TokenFile:      filepath.Join(dir, "token"),
+		DrainSocket:    filepath.Join(dir, "drain.sock"),
+		HealthAddress:  freeAddress(t),
+		MetricsAddress: freeAddress(t),
+		ControlAddress: freeAddress(t),
+		ConfigPoll:     10 * time.Millisecond,
+		StopTimeout:    patience,
+	}
+	write(t, r.TokenFile, "a-token")
+	r.document = runtimeconfig.Worker{
+		Namespace: "default", Pool: "pool", Flow: "orders",
+		ProducerAddress: r.flow.address, ProducerHost: "flow.example",
+		Window: 8, Concurrency: 2, HandlerPort: int32(appPort), HandlerPath: "/jobs", HandlerTimeoutSec: 60,
+	}
+	r.configure(t)
+
+	clientCert, err := transport.NewCertificate(authority.issueClient(t, "operator", runtimeconfig.OperatorCommonName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := transport.Peer{
+		Address: r.ControlAddress, TLS: transport.MutualClientTLS(authority.caFile, "pool.example", clientCert),
+	}.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	r.control = protocolv1.NewWorkerControlClient(conn)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() { r.ended <- worker.Run(ctx, r.Options) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-r.ended; err != nil {
+			t.Error(err)
+		}
+		close(r.ended)
+	})
+	eventually(t, "the sidecar is ready", func() bool { return r.probe("/readyz") == http.StatusOK })
+	return r
+}
+
+// configure writes the document as the operator would.
+func (r *rig) configure(t *testing.T) (hash string) {
+	t.Helper()
+	text, hash, err := runtimeconfig.Marshal(r.document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, r.ConfigFile+".new", text)
+	if err := os.Rename(r.ConfigFile+".new", r.ConfigFile); err != nil {
+		t.Fatal(err)
+	}
+	return hash
+}
+
+func (r *rig) probe(path string) int {
+	answer, err := http.Get("http://" + r.HealthAddress + path)
+	if err != nil {
+		return 0
+	}
+	answer.Body.Close()
+	return answer.StatusCode
+}
+
+func (r *rig) status(t *testing.T) *protocolv1.WorkerStatus {
+	t.Helper()
+	status, err := r.control.GetStatus(t.Context(), &protocolv1.GetStatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+func TestJobsReachTheAppAndAreConfirmed(t *testing.T) {
+	r := start(t)
+	ids := make([]string, 200)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("job-%03d", i)
+	}
+	r.flow.submit(t, ids...)
+	eventually(t, "everything is confirmed", func() bool { return r.flow.stats(t).Confirmed == uint64(len(ids)) })
+	for id, runs := range r.app.runs {
+		if runs != 1 {
+			t.Errorf("%s ran %d times", id, runs)
+		}
+	}
+	answer, err := http.Get("http://" + r.MetricsAddress + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	if !bytes.Contains(text, []byte(`workpulling_worker_settled_jobs_total{outcome="confirmed"} 200`)) {
+		t.Errorf("metrics:\n%s", text)
+	}
+	eventually(t, "the worker is idle", func() bool { return r.status(t).GetUnsettled() == 0 })
+}
+
+// B-172: prestop stops demand, the running jobs finish and are confirmed, the unstarted ones stay with the flow untouched; and
+// asking again, as a pod's hook does after the operator's drain, answers at once.
+func TestDrainThroughPrestop(t *testing.T) {
+	r := start(t)
+	r.app.hold = make(chan struct{})
+	r.flow.submit(t, "a", "b", "c", "d", "e")
+	eventually(t, "two run", func() bool { return r.status(t).GetRunning() == 2 })
+
+	first := make(chan error, 1)
+	go func() {
+		_, err := prestop.Wait(context.Background(), r.DrainSocket, patience)
+		first <- err
+	}()
+	eventually(t, "the unstarted went back", func() bool { return r.flow.stats(t).BacklogJobs == 3 })
+	if code := r.probe("/readyz"); code != http.StatusServiceUnavailable {
+		t.Errorf("readyz while draining = %d", code)
+	}
+	select {
+	case err := <-first:
+		t.Fatalf("prestop returned %v while two jobs were running", err)
+	default:
+	}
+	close(r.app.hold)
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	if got := r.flow.stats(t).Confirmed; got != 2 {
+		t.Errorf("%d confirmed at the end of the drain, want 2", got)
+	}
+	if report, err := prestop.Wait(t.Context(), r.DrainSocket, patience); err != nil || !report.Drained {
+		t.Errorf("a second prestop: %+v, %v", report, err)
+	}
+	if r.app.seen() != 2 {
+		t.Errorf("the app saw %d jobs, want 2", r.app.seen())
+	}
+}
+
+func TestTheOperatorCordonsOnlyTheIdle(t *testing.T) {
+	r := start(t)
+	eventually(t, "registered", func() bool { return r.status(t).GetRegistered() })
+	if _, err := r.control.CordonIfIdle(t.Context(), &protocolv1.CordonIfIdleRequest{ExpectedPodUid: "another"}); err == nil {
+		t.Error("a call for another pod was answered")
+	}
+	r.app.hold = make(chan struct{})
+	r.flow.submit(t, "a")
+	eventually(t, "one runs", func() bool { return r.status(t).GetRunning() == 1 })
+	request := &protocolv1.CordonIfIdleRequest{ExpectedPodUid: podUID}
+	if reply, err := r.control.CordonIfIdle(t.Context(), request); err != nil || reply.GetCordoned() {
+		t.Errorf("a busy worker: %v, %v", reply, err)
+	}
+	close(r.app.hold)
+	eventually(t, "idle and cordoned", func() bool {
+		reply, err := r.control.CordonIfIdle(t.Context(), request)
+		return err == nil && reply.GetCordoned()
+	})
+	r.flow.submit(t, "b")
+	eventually(t, "b waits in the backlog", func() bool { return r.flow.stats(t).BacklogJobs == 1 })
+	if _, err := r.control.Uncordon(t.Context(), &protocolv1.UncordonRequest{ExpectedPodUid: podUID}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "b ran", func() bool { return r.flow.stats(t).Confirmed == 2 })
+}
+
+func TestAnEditArrivesWithoutARestart(t *testing.T) {
+	r := start(t)
+	r.app.hold = make(chan struct{})
+	r.document.Concurrency = 4
+	hash := r.configure(t)
+	eventually(t, "the new configuration is in force", func() bool { return r.status(t).GetConfigHash() == hash })
+	r.flow.submit(t, "a", "b", "c", "d", "e")
+	eventually(t, "four run at a time", func() bool { return r.status(t).GetRunning() == 4 })
+
+	write(t, r.ConfigFile, "{not json")
+	r.flow.submit(t, "f")
+	close(r.app.hold)
+	eventually(t, "a broken edit changes nothing", func() bool { return r.flow.stats(t).Confirmed == 6 })
+	if got := r.status(t).GetConfigHash(); got != hash {
+		t.Errorf("config hash = %s after a broken edit, want %s", got, hash)
+	}
+}
+
+// SIGTERM without prestop: running jobs are given their time, and the process ends by itself.
+func TestStopDrains(t *testing.T) {
+	r := start(t)
+	r.app.hold = make(chan struct{})
+	r.flow.submit(t, "a", "b", "c")
+	eventually(t, "two run", func() bool { return r.status(t).GetRunning() == 2 })
+	r.stop()
+	eventually(t, "the unstarted went back", func() bool { return r.flow.stats(t).BacklogJobs == 1 })
+	close(r.app.hold)
+	eventually(t, "the running were confirmed", func() bool { return r.flow.stats(t).Confirmed == 2 })
+}
+
+func TestAMissingConfigurationIsSaid(t *testing.T) {
+	options := worker.Options{Log: testr.New(t), ConfigFile: filepath.Join(t.TempDir(), "none.json")}
+	if err := worker.Run(t.Context(), options); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience) //nolint:forbidigo // the bound of a poll
+	for !condition() {
+		if time.Now().After(deadline) { //nolint:forbidigo // the bound of a poll
+			t.Fatalf("not in time: %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
