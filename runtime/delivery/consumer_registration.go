@@ -122,7 +122,7 @@ func (c *Consumer) loseBinding() {
 			e.run.entry = nil
 			c.running.detached++
 		case e.state == settledEntry && e.settlement.Outcome == protocol.Confirmed:
-			c.outbox.remember(e.settlement.MessageID, e.storeSeq, e.settlement.Reason)
+			c.outbox.remember(e.settlement.MessageID, e.identity, e.settlement.Reason)
 		}
 	}
 	c.outbox.forget(c)

@@ -18,7 +18,7 @@ type outbox struct {
 }
 
 type rememberedJob struct {
-	storeSeq int64
+	identity identity
 	reason   string
 }
 
@@ -103,22 +103,22 @@ func (o *outbox) forget(c *Consumer) {
 	c.timers.stop(o.timer)
 }
 
-func (o *outbox) remember(id string, storeSeq int64, reason string) {
+func (o *outbox) remember(id string, which identity, reason string) {
 	if _, ok := o.confirmed[id]; !ok {
 		o.order.push(id)
 	}
-	o.confirmed[id] = rememberedJob{storeSeq, reason}
+	o.confirmed[id] = rememberedJob{which, reason}
 	for o.order.len() > o.limit {
 		delete(o.confirmed, o.order.pop())
 	}
 }
 
 // recall returns and forgets the remembered outcome of a job; the settlement that it becomes remembers it from now on.
-func (o *outbox) recall(id string, storeSeq int64) (reason string, ok bool) {
-	j, ok := o.confirmed[id]
-	if !ok || j.storeSeq != storeSeq {
+func (o *outbox) recall(d *protocol.Delivery) (reason string, ok bool) {
+	j, ok := o.confirmed[d.Job.MessageID]
+	if !ok || j.identity != identityOf(d) {
 		return "", false
 	}
-	delete(o.confirmed, id)
+	delete(o.confirmed, d.Job.MessageID)
 	return j.reason, true
 }

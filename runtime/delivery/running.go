@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"cmp"
+	"hash/crc32"
 	"slices"
 	"time"
 
@@ -22,10 +23,24 @@ type running struct {
 type run struct {
 	id        RunID
 	messageID string
-	storeSeq  int64
+	identity  identity
 	entry     *entry // the delivery that its outcome settles; nil when that is gone
 	abandoned bool
 	timeout   *timer
+}
+
+// identity tells two jobs apart that bear the same MessageID: one that was submitted anew after its id was forgotten, or to a
+// volatile queue that lost the first. What a handler said of one says nothing of the other.
+type identity struct {
+	storeSeq int64
+	size     int
+	checksum uint32
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func identityOf(d *protocol.Delivery) identity {
+	return identity{d.StoreSeq, len(d.Job.Payload), crc32.Checksum(d.Job.Payload, castagnoli)}
 }
 
 func (r *running) init() {
@@ -60,7 +75,7 @@ func (c *Consumer) startNext(now Now) {
 
 func (c *Consumer) start(now Now, e *entry) {
 	c.running.last++
-	r := &run{id: c.running.last, messageID: e.delivery.Job.MessageID, storeSeq: e.storeSeq}
+	r := &run{id: c.running.last, messageID: e.delivery.Job.MessageID, identity: identityOf(&e.delivery)}
 	c.running.byID[r.messageID] = r
 	c.running.byRun[r.id] = r
 	d := e.delivery
@@ -82,7 +97,7 @@ func (c *Consumer) attach(e *entry, r *run) {
 	if e.state == bufferedEntry {
 		c.sub.buffered--
 	}
-	e.state, e.run, r.entry = runningEntry, r, e
+	e.state, e.run, e.identity, r.entry = runningEntry, r, r.identity, e
 	// The handler has the payload; the entry needs only what names it.
 	e.delivery.Job.Headers, e.delivery.Job.Payload = nil, nil
 }
@@ -122,7 +137,7 @@ func (c *Consumer) handlerDone(now Now, ev HandlerDone) {
 	}
 	c.running.detached--
 	if outcome == protocol.Confirmed {
-		c.outbox.remember(r.messageID, r.storeSeq, ev.Reason)
+		c.outbox.remember(r.messageID, r.identity, ev.Reason)
 	}
 }
 

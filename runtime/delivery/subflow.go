@@ -30,8 +30,8 @@ const (
 type entry struct {
 	state      entryState
 	delivery   protocol.Delivery // until it is settled
-	storeSeq   int64
-	run        *run // while running
+	identity   identity          // while running and once confirmed
+	run        *run              // while running
 	settlement protocol.Settlement
 	sentAt     Now
 	sent       bool
@@ -73,7 +73,7 @@ func (c *Consumer) deliver(now Now, m protocol.SequencedMessage) {
 		if !c.admit(now, d) {
 			continue
 		}
-		e := &entry{state: bufferedEntry, delivery: d, storeSeq: d.StoreSeq}
+		e := &entry{state: bufferedEntry, delivery: d}
 		c.sub.put(d.WorkerSeq, e)
 		c.active(now)
 		if !c.answerKnown(now, e) && !c.accepting() {
@@ -116,7 +116,8 @@ func (c *Consumer) admit(now Now, d protocol.Delivery) bool {
 // one MessageID (I-9).
 func (c *Consumer) answerKnown(now Now, e *entry) bool {
 	id := e.delivery.Job.MessageID
-	if reason, ok := c.outbox.recall(id, e.storeSeq); ok {
+	if reason, ok := c.outbox.recall(&e.delivery); ok {
+		e.identity = identityOf(&e.delivery)
 		c.settle(now, e, protocol.Confirmed, reason, 0)
 		return true
 	}
@@ -124,7 +125,7 @@ func (c *Consumer) answerKnown(now Now, e *entry) bool {
 	switch {
 	case r == nil:
 		return false
-	case r.entry != nil || r.abandoned || r.storeSeq != e.storeSeq:
+	case r.entry != nil || r.abandoned || r.identity != identityOf(&e.delivery):
 		c.settle(now, e, protocol.Delayed, "an earlier attempt still runs here", maxBackoff/3)
 	default:
 		c.running.detached--

@@ -142,7 +142,12 @@ func (w *world) do(a Action) {
 	case CloseWorker:
 		w.closed = append(w.closed, a)
 		if tw := w.conns[a.Conn]; tw != nil {
-			w.later(func() { tw.disconnect() })
+			w.later(func() {
+				if tw.conn == a.Conn && !tw.dead {
+					tw.disconnect()
+					tw.connect()
+				}
+			})
 		}
 	case JobSettled:
 		w.settled = append(w.settled, a)
@@ -282,7 +287,9 @@ func (w *world) producer(credits int) *testProducer {
 	return p
 }
 
-func newJob(id string) protocol.Job { return protocol.Job{MessageID: id, Payload: []byte("payload of " + id)} }
+func newJob(id string) protocol.Job {
+	return protocol.Job{MessageID: id, Payload: []byte("payload of " + id)}
+}
 
 func digestOf(j protocol.Job) queue.Digest { return sha256.Sum256(j.Payload) }
 
@@ -393,6 +400,18 @@ func (w *world) incarnation(uid, boot string, edit func(*ConsumerConfig)) *testW
 	w.workers = append(w.workers, tw)
 	tw.step(AppReady{true})
 	tw.connect()
+	return tw
+}
+
+// serve answers every delivery by itself from now on, and those that wait already. A zero outcome keeps the handler running.
+func (tw *testWorker) serve(answer func(protocol.Delivery) protocol.Outcome) *testWorker {
+	tw.auto = answer
+	for _, id := range slices.Sorted(mapsKeys(tw.running)) {
+		if outcome := answer(tw.running[id].Delivery); outcome != 0 {
+			tw.done(id, outcome)
+		}
+	}
+	tw.w.run()
 	return tw
 }
 

@@ -1,0 +1,293 @@
+package delivery
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+// withJobs is a world whose worker "a" holds n jobs, the first of them running.
+func withJobs(t *testing.T, n int, edit func(*ControllerConfig)) (*world, *testWorker, *testProducer) {
+	t.Helper()
+	w := newWorld(t, edit)
+	a := w.worker("a", nil)
+	p := w.producer(100)
+	w.submit(p, "", n)
+	w.equal("in flight", w.ctl.Stats().InFlight, n)
+	return w, a, p
+}
+
+func (tw *testWorker) register(nonce string) protocol.RegistrationAck {
+	tw.w.t.Helper()
+	tw.inject(protocol.RegisterConsumer{Version: protocol.Version, Nonce: nonce, Incarnation: tw.inc, Window: 50})
+	for i := len(tw.received) - 1; i >= 0; i-- {
+		if m, ok := tw.received[i].(protocol.RegistrationAck); ok && m.Nonce == nonce {
+			return m
+		}
+	}
+	return protocol.RegistrationAck{}
+}
+
+func (tw *testWorker) lastRefusal() protocol.RegistrationRefused {
+	for i := len(tw.received) - 1; i >= 0; i-- {
+		if m, ok := tw.received[i].(protocol.RegistrationRefused); ok {
+			return m
+		}
+	}
+	return protocol.RegistrationRefused{}
+}
+
+func TestB084_NewNonceKeepsTheSubFlow(t *testing.T) {
+	w, a, _ := withJobs(t, 5, nil)
+	a.finish("1", protocol.Confirmed)
+	w.advance(10 * time.Millisecond)
+	before := a.ref()
+	ack := a.register("another nonce")
+	w.equal("binding", protocol.BindingRef{BindingID: ack.BindingID, Secret: ack.Secret}, before)
+	w.equal("next sequence", ack.NextSeq, 2)
+	w.equal("in flight", w.ctl.Stats().InFlight, 4)
+	w.equal("bindings", len(w.ctl.Stats().Bindings), 1)
+	a.serve(confirmAll)
+	w.advance(time.Second)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 5)
+	w.equal("redelivered", w.ctl.Stats().Redelivered, 0)
+}
+
+func TestB085_SameNonceIsAcknowledgedAgain(t *testing.T) {
+	w, a, _ := withJobs(t, 5, nil)
+	w.equal("twice", a.register("n"), a.register("n"))
+	w.equal("in flight", w.ctl.Stats().InFlight, 5)
+}
+
+func TestB087_NewBootNonceOfTheSamePodIsANewIncarnation(t *testing.T) {
+	w, a, _ := withJobs(t, 5, nil)
+	old := a.ref()
+	w.advance(100 * time.Millisecond) // the start is reported
+	a.dead = true                     // the container restarts: same pod UID, the old stream still looks open
+	b := w.incarnation("a", "a-boot-2", nil)
+	if b.ref().BindingID == old.BindingID || b.ref().Secret == old.Secret {
+		t.Fatal("the new incarnation inherited the old binding")
+	}
+	w.equal("bindings", len(w.ctl.Stats().Bindings), 1)
+	b.serve(confirmAll)
+	w.equal("order", b.order, []string{"1", "2", "3", "4", "5"})
+	w.equal("first sequence", b.starts[0].WorkerSeq, 1)
+	w.equal("attempt of the running one", b.starts[0].Attempt, 2)
+	w.equal("attempt of the others", b.starts[1].Attempt, 1)
+}
+
+func TestB089_DelayedRegistrationOfADeadIncarnation(t *testing.T) {
+	w, a, _ := withJobs(t, 1, nil)
+	a.die()
+	b := w.incarnation("a", "a-boot-2", nil)
+	ref := b.ref()
+	a.dead = false
+	a.connect() // a delayed registration of the dead process, even over a stream of its own
+	w.equal("refused", a.lastRefusal().Code, protocol.RefusedSuperseded)
+	w.equal("binding", w.ctl.Stats().Bindings[0].BindingID, ref.BindingID)
+	w.equal("in flight", w.ctl.Stats().InFlight, 1)
+}
+
+func TestB090_TwoPodsWithOneNameAreTwoBindings(t *testing.T) {
+	w := newWorld(t, nil)
+	a, b := w.worker("uid-1", nil), w.worker("uid-2", nil)
+	p := w.producer(10)
+	w.submit(p, "", 4)
+	w.equal("in flight", []int{len(a.running), len(b.running), w.ctl.Stats().InFlight}, []int{1, 1, 4})
+	w.advance(time.Minute)
+	w.equal("redelivered", w.ctl.Stats().Redelivered, 0)
+}
+
+func TestB092_QuietWorkerKeepsItsBinding(t *testing.T) {
+	w := newWorld(t, nil)
+	a := w.worker("a", nil)
+	p := w.producer(1)
+	ref := a.ref()
+	w.advance(time.Hour)
+	w.equal("binding", a.ref(), ref)
+	w.equal("bindings ever", w.ctl.bindings, 1)
+	p.submit(newJob("x"))
+	w.equal("started", a.order, []string{"x"})
+}
+
+func TestB093_OnlyTheLatestNonceCounts(t *testing.T) {
+	w := newWorld(t, nil)
+	a := w.worker("a", nil)
+	ref := a.ref()
+	ack := protocol.RegistrationAck{
+		Session: "s", Nonce: "not mine", BindingID: "b", Secret: "c", NextSeq: 1, Window: 1,
+		Heartbeat: time.Second, Deadline: 10 * time.Second,
+	}
+	a.step(FromController{a.conn, ack})
+	a.step(FromController{a.conn + 100, protocol.BindingEnded{BindingID: ref.BindingID}})
+	w.equal("binding", a.ref(), ref)
+	w.equal("dropped", a.cons.Status(w.now).Dropped, map[string]uint64{"stale-nonce": 1, "stale-connection": 1})
+}
+
+func TestRegistrationIsRefusedWithItsReason(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		edit func(m *protocol.RegisterConsumer)
+		code protocol.RefusalCode
+	}{
+		{"B-095 version", func(m *protocol.RegisterConsumer) { m.Version = protocol.Version + 1 }, protocol.RefusedVersion},
+		{"B-095 no version", func(m *protocol.RegisterConsumer) { m.Version = 0 }, protocol.RefusedVersion},
+		{"B-101 window above the maximum", func(m *protocol.RegisterConsumer) { m.Window = 10_001 }, protocol.RefusedInvalid},
+		{"B-101 window zero", func(m *protocol.RegisterConsumer) { m.Window = 0 }, protocol.RefusedInvalid},
+		{"B-200 blank nonce", func(m *protocol.RegisterConsumer) { m.Nonce = "" }, protocol.RefusedInvalid},
+		{"B-200 control character", func(m *protocol.RegisterConsumer) { m.Incarnation.BootNonce = "a\x00b" }, protocol.RefusedInvalid},
+		{"B-081 another pod", func(m *protocol.RegisterConsumer) { m.Incarnation.PodUID = "b" }, protocol.RefusedIdentity},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			a := w.worker("a", nil)
+			m := protocol.RegisterConsumer{Version: protocol.Version, Nonce: "n", Incarnation: a.inc, Window: 50}
+			tc.edit(&m)
+			a.inject(m)
+			w.equal("refused", a.lastRefusal().Code, tc.code)
+			w.equal("bindings", len(w.ctl.Stats().Bindings), 1)
+		})
+	}
+	t.Run("B-101 the maximum itself", func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.worker("a", func(c *ConsumerConfig) { c.Window = protocol.MaxFlowControlWindow })
+		w.equal("free demand", w.ctl.Stats().FreeDemand, protocol.MaxFlowControlWindow)
+	})
+}
+
+// A violating worker loses its binding alone, comes back under another one and works on (B-102, B-103, G-X01).
+func TestIllegalMessagesEndOneBinding(t *testing.T) {
+	request := func(confirmed, upTo, started int64) func(protocol.BindingRef) protocol.FromWorker {
+		return func(ref protocol.BindingRef) protocol.FromWorker {
+			return protocol.Request{BindingRef: ref, ConfirmedSeq: confirmed, RequestUpTo: upTo, StartedSeq: started}
+		}
+	}
+	for _, tc := range []struct {
+		name string
+		m    func(protocol.BindingRef) protocol.FromWorker
+	}{
+		{"B-102 demand beyond the maximum", request(0, 10_001, 0)},
+		{"B-103 ends below confirmed", request(1, 0, 0)},
+		{"B-103 confirms more than was sent", request(4, 50, 0)},
+		{"B-103 negative", request(-1, 5, 0)},
+		{"B-103 smallest", request(math.MinInt64, math.MaxInt64, 0)},
+		{"B-103 largest demand", request(0, math.MaxInt64, 0)},
+		{"B-103 largest confirmed", request(math.MaxInt64, math.MaxInt64, 0)},
+		{"B-103 started beyond what was sent", request(0, 50, 4)},
+		{"B-201 settles a sequence never sent", func(ref protocol.BindingRef) protocol.FromWorker {
+			return protocol.Ack{BindingRef: ref, Settlements: []protocol.Settlement{{WorkerSeq: 4, MessageID: "4", Attempt: 1, Outcome: protocol.Confirmed}}}
+		}},
+		{"B-201 settles sequence zero", func(ref protocol.BindingRef) protocol.FromWorker {
+			return protocol.Ack{BindingRef: ref, Settlements: []protocol.Settlement{{MessageID: "1", Attempt: 1, Outcome: protocol.Confirmed}}}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			a := w.worker("a", nil)
+			w.submit(w.producer(100), "", 3)
+			b := w.worker("b", nil)
+			other := b.ref()
+			old := a.ref()
+			a.inject(tc.m(old))
+			w.equal("counted", w.ctl.Stats().Dropped[string(protocol.RefusedViolation)], 1)
+			w.equal("the other binding", b.ref(), other)
+			w.equal("requeued to the other", w.ctl.Stats().Bindings[0].InFlight, 3)
+			a.serve(confirmAll)
+			b.serve(confirmAll)
+			w.advance(5 * time.Second)
+			if a.ref() == old || !a.cons.Status(w.now).Registered {
+				t.Fatalf("the worker did not come back: %+v", a.cons.Status(w.now))
+			}
+			w.submit(w.producer(100), "later", 4)
+			w.equal("held", len(w.ctl.jobs), 0)
+			w.equal("failed", len(w.failed), 0)
+		})
+	}
+}
+
+func TestB204_RepeatedViolationsCoolDown(t *testing.T) {
+	w := newWorld(t, nil)
+	a := w.worker("a", nil)
+	var waits []time.Duration
+	for range 4 {
+		a.inject(protocol.Request{BindingRef: a.ref(), ConfirmedSeq: -1})
+		var ended protocol.BindingEnded
+		for _, m := range a.received {
+			if m, ok := m.(protocol.BindingEnded); ok {
+				ended = m
+			}
+		}
+		waits = append(waits, ended.RetryAfter)
+		w.equal("refused meanwhile", a.register("impatient").BindingID, "")
+		w.equal("code", a.lastRefusal().Code, protocol.RefusedCoolingDown)
+		w.advance(3 * ended.RetryAfter)
+		if !a.cons.Status(w.now).Registered {
+			t.Fatalf("not back %v after a pause of %v", 3*ended.RetryAfter, ended.RetryAfter)
+		}
+	}
+	w.equal("pauses", waits, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second})
+}
+
+func TestB204_FloodOfMalformedMessagesEndsTheStream(t *testing.T) {
+	w := newWorld(t, nil)
+	a, b := w.worker("a", nil), w.worker("b", nil)
+	other := b.ref()
+	conn := a.conn
+	for i := range 10_000 {
+		w.step(WorkerMessage{conn, protocol.RegisterConsumer{Version: protocol.Version, Nonce: fmt.Sprint("\x00", i), Incarnation: a.inc, Window: 1}})
+	}
+	if len(w.closed) == 0 || w.closed[0] != (CloseWorker{conn, protocol.RefusedViolation}) {
+		t.Fatalf("closed %v", w.closed)
+	}
+	w.run()
+	w.equal("the other binding", b.ref(), other)
+	w.equal("counted", w.ctl.Stats().Dropped["malformed-registration"], 10_000)
+}
+
+func TestReconnectOfTheSameIncarnationKeepsEverything(t *testing.T) {
+	w, a, _ := withJobs(t, 5, nil)
+	ref := a.ref()
+	// The stream breaks; what is sent meanwhile is lost.
+	a.disconnect()
+	w.submit(w.producer(10), "later", 3)
+	w.equal("free demand", w.ctl.Stats().FreeDemand, 0)
+	w.equal("backlog", w.ctl.Stats().BacklogJobs, 3)
+	w.advance(5 * time.Second)
+	a.connect()
+	w.equal("binding", a.ref(), ref)
+	a.serve(confirmAll)
+	w.advance(time.Second)
+	w.equal("order", a.order, []string{"1", "2", "3", "4", "5", "later1", "later2", "later3"})
+	w.equal("redelivered", w.ctl.Stats().Redelivered, 0)
+}
+
+func TestUnknownBindingIsToldSo(t *testing.T) {
+	w, a, _ := withJobs(t, 1, nil)
+	old := a.ref()
+	w.toWorker = func(_ *testWorker, m protocol.ToWorker) bool {
+		_, ended := m.(protocol.BindingEnded)
+		return !ended // the notice is lost
+	}
+	a.inject(protocol.Request{BindingRef: old, ConfirmedSeq: -1})
+	w.toWorker = nil
+	w.equal("still believes", a.ref(), old)
+	w.advance(6 * time.Second)
+	if a.ref() == old {
+		t.Fatal("the worker never learned that its binding is over")
+	}
+}
+
+func TestReconfigureKeepsBindings(t *testing.T) {
+	w, a, _ := withJobs(t, 5, nil)
+	ref := a.ref()
+	cfg := DefaultControllerConfig()
+	cfg.MaxWindow, cfg.MaxAttempts = 2, 3
+	w.step(Reconfigure{cfg})
+	w.run()
+	w.equal("binding", a.ref(), ref)
+	w.equal("in flight", w.ctl.Stats().InFlight, 5)
+	w.equal("B-107 free demand under the new cap", w.ctl.Stats().FreeDemand, 0)
+}
