@@ -24,6 +24,7 @@ if [[ -z ${KUBECONFIG:-} ]]; then
   fi
   "$cluster" up --nodes "${NODES:-1}" >&2
   KUBECONFIG=$("$cluster" kubeconfig)
+  KUBECTL=${KUBECTL:-$("$cluster" assets)/kubectl}
   LOAD_IMAGE=${LOAD_IMAGE:-$cluster load-image}
 elif [[ -z ${LOAD_IMAGE:-} ]]; then
   echo "Using the cluster of $KUBECONFIG. LOAD_IMAGE is not set, so its nodes must have the images of dist/images.env already." >&2
