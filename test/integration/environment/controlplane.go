@@ -1,7 +1,6 @@
 package environment
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -73,17 +72,15 @@ func clusterBinary(ctx context.Context) (string, error) {
 type command struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
-	output *bytes.Buffer
 	exited chan struct{}
 	err    error
 }
 
 func run(binary, dir string, args []string) (*command, error) {
-	c := &command{cmd: exec.Command(binary, args...), output: &bytes.Buffer{}, exited: make(chan struct{})}
+	c := &command{cmd: exec.Command(binary, args...), exited: make(chan struct{})}
 	c.cmd.Dir = dir
-	// Its progress goes to the terminal, for the first start is slow; what it said
-	// last goes into the error.
-	c.cmd.Stderr = io.MultiWriter(os.Stderr, c.output)
+	// Its progress goes to the terminal, for the first start is slow.
+	c.cmd.Stderr = os.Stderr
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("preparing the cluster command: %w", err)
@@ -104,7 +101,7 @@ func (c *command) awaitFile(ctx context.Context, path string) error {
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, startLimit, true, func(context.Context) (bool, error) {
 		select {
 		case <-c.exited:
-			return false, fmt.Errorf("the control plane ended early: %v\n%s", c.err, c.output)
+			return false, fmt.Errorf("the control plane ended early, its output says why: %v", c.err)
 		default:
 		}
 		_, err := os.Stat(path)
@@ -122,6 +119,9 @@ func (c *command) stop() error {
 	err := c.stdin.Close()
 	select {
 	case <-c.exited:
+		if errors.Is(err, os.ErrClosed) {
+			return nil // the command ended before
+		}
 		return err
 	case <-time.After(stopLimit):
 		return errors.Join(err, errors.New("the control plane did not stop"), c.cmd.Process.Kill())
