@@ -11,7 +11,7 @@ import (
 
 // ListDeadLetters returns at most limit dead letters with a store sequence above after, ascending.
 func (p *Producer) ListDeadLetters(ctx context.Context, after int64, limit int) ([]queue.DeadLetter, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.options.OperationTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.operationTimeout())
 	defer cancel()
 	letters, err := p.options.Queue.ListDeadLetters(ctx, after, limit)
 	return letters, queueError("listing dead letters", err)
@@ -47,7 +47,7 @@ func (p *Producer) settleLetter(ctx context.Context, doing string, operation fun
 		return fmt.Errorf("%s: %w", doing, ErrUnavailable)
 	}
 	// A caller that goes away must not separate the write from the event about it.
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.options.OperationTimeout)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.operationTimeout())
 	defer cancel()
 	event, err := operation(bounded, epoch)
 	if err != nil {

@@ -46,7 +46,7 @@ func (p *Producer) operate(timeout time.Duration, write bool, operation func(con
 }
 
 func (p *Producer) load(a delivery.LoadQueue) {
-	p.operate(10*p.options.OperationTimeout, true, func(ctx context.Context) (delivery.Event, func()) {
+	p.operate(10*p.operationTimeout(), true, func(ctx context.Context) (delivery.Event, func()) {
 		var rows []queue.Row
 		state, epoch, err := p.options.Queue.Load(ctx, p.options.Owner, func(row queue.Row) error {
 			rows = append(rows, row)
@@ -57,6 +57,7 @@ func (p *Producer) load(a delivery.LoadQueue) {
 				return
 			}
 			p.epoch.Store(uint64(epoch))
+			p.lost, p.format = state.Lost, state.Format
 			p.ages = ages{}
 			for _, row := range rows {
 				p.ages.add(row.StoreSeq, row.StoredAt)
@@ -66,7 +67,7 @@ func (p *Producer) load(a delivery.LoadQueue) {
 }
 
 func (p *Producer) apply(a delivery.ApplyBatch) {
-	p.operate(p.options.OperationTimeout, true, func(ctx context.Context) (delivery.Event, func()) {
+	p.operate(p.operationTimeout(), true, func(ctx context.Context) (delivery.Event, func()) {
 		result, err := p.options.Queue.Apply(ctx, a.Epoch, a.Batch)
 		return delivery.Applied{Op: a.Op, Result: result, Err: err}, func() {
 			now := p.options.Clock.Now()
@@ -80,7 +81,7 @@ func (p *Producer) apply(a delivery.ApplyBatch) {
 }
 
 func (p *Producer) read(a delivery.ReadJobs) {
-	p.operate(p.options.OperationTimeout, false, func(ctx context.Context) (delivery.Event, func()) {
+	p.operate(p.operationTimeout(), false, func(ctx context.Context) (delivery.Event, func()) {
 		jobs, err := p.options.Queue.ReadJobs(ctx, a.Seqs)
 		return delivery.JobsRead{Op: a.Op, Jobs: jobs, Err: err}, nil
 	})
@@ -103,7 +104,7 @@ func (p *Producer) compact(ctx context.Context) {
 		if epoch == 0 {
 			continue
 		}
-		operation, cancel := context.WithTimeout(ctx, p.options.OperationTimeout)
+		operation, cancel := context.WithTimeout(ctx, p.operationTimeout())
 		removed, err := p.options.Queue.Compact(operation, epoch, compactLimit)
 		cancel()
 		if err != nil {

@@ -42,8 +42,9 @@ type ProducerOptions struct {
 	Clock         clock.Clock
 }
 
+const defaultOperationTimeout = 10 * time.Second
+
 func (o *ProducerOptions) setDefaults() {
-	setDefault(&o.OperationTimeout, 10*time.Second)
 	setDefault(&o.Credits, 4096)
 	setDefault(&o.StreamCredits, 256)
 	setDefault(&o.CreditWait, 250*time.Millisecond)
@@ -73,6 +74,8 @@ type Producer struct {
 	refused   labelCounter
 	lastConn  atomic.Uint64
 	epoch     atomic.Uint64 // of the newest load, for maintenance
+	silence   atomic.Int64  // time.Duration, see SetStreamTimeout
+	timeout   atomic.Int64  // time.Duration, see SetOperationTimeout
 
 	// Owned by the loop.
 	controller *delivery.Controller
@@ -85,6 +88,8 @@ type Producer struct {
 	stopBy     time.Time
 	failure    *delivery.Failed
 	began      time.Time
+	lost       int64 // jobs that a volatile queue forgot at earlier restarts
+	format     uint64
 	desk       *desk
 	workers    map[delivery.ConnID]*transport.Outbox[protocol.ToWorker]
 	producers  map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]
@@ -107,6 +112,7 @@ func NewProducer(options ProducerOptions) *Producer {
 		waiters:   waiters{},
 	}
 	p.desk = newDesk(p)
+	p.SetOperationTimeout(options.OperationTimeout)
 	return p
 }
 
@@ -194,6 +200,18 @@ func (p *Producer) SetIntake(intake delivery.SetIntake) {
 		}
 	})
 }
+
+// SetOperationTimeout changes ProducerOptions.OperationTimeout for the operations that begin from now on; 0 means the default.
+func (p *Producer) SetOperationTimeout(d time.Duration) {
+	setDefault(&d, defaultOperationTimeout)
+	p.timeout.Store(int64(d))
+}
+
+func (p *Producer) operationTimeout() time.Duration { return time.Duration(p.timeout.Load()) }
+
+// SetStreamTimeout ends producer streams that are silent for longer, and with them the credit they hold; 0, the default, never.
+// It counts from the next message of each stream on.
+func (p *Producer) SetStreamTimeout(d time.Duration) { p.silence.Store(int64(d)) }
 
 // WorkerGone reports positive evidence that a pod is over, such as the deletion of its object.
 func (p *Producer) WorkerGone(podUID, reason string) {

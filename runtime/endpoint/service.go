@@ -149,7 +149,7 @@ func serve[M any](ctx context.Context, out *transport.Outbox[M], send func(M) er
 		out.Abort(context.Canceled)
 		return err
 	case <-out.Aborted():
-		return status.Error(codes.ResourceExhausted, transport.ErrSlowPeer.Error())
+		return status.Error(codes.ResourceExhausted, out.Err().Error())
 	}
 }
 
@@ -239,7 +239,7 @@ func (s service) receiveProducer(stream pb.WorkPulling_ProduceServer, conn deliv
 	p := s.producer
 	budget := p.penalties.Budget(subject)
 	for {
-		frame, err := stream.Recv()
+		frame, err := p.patient(out, stream.Recv)
 		if err != nil {
 			return err
 		}
@@ -262,4 +262,16 @@ func (s service) receiveProducer(stream pb.WorkPulling_ProduceServer, conn deliv
 			return status.Error(codes.Unavailable, "the producer is stopping")
 		}
 	}
+}
+
+// errSilent ends a producer stream that says nothing, so that others get its credit.
+var errSilent = errors.New("the stream was silent for longer than the flow allows")
+
+// patient waits for the next frame, but not for longer than the flow allows.
+func (p *Producer) patient(out *transport.Outbox[protocol.ToProducer], receive func() (*pb.ProducerFrame, error)) (*pb.ProducerFrame, error) {
+	if limit := time.Duration(p.silence.Load()); limit > 0 {
+		timer := time.AfterFunc(limit, func() { out.Abort(errSilent) })
+		defer timer.Stop()
+	}
+	return receive()
 }

@@ -25,6 +25,10 @@ type ProducerStats struct {
 	QueueMessage   string
 	// BacklogFull: no more jobs are taken until workers have demand or the backlog shrinks.
 	BacklogFull bool
+	// LostVolatile counts the jobs that a volatile queue forgot at earlier restarts.
+	LostVolatile int64
+	// QueueFormat is the version of the stored data's format, 0 where nothing is written.
+	QueueFormat uint64
 	// Refused counts refused identities and connections by label since the process started.
 	Refused map[transport.Label]uint64
 }
@@ -44,7 +48,7 @@ func (p *Producer) snapshot() ProducerStats {
 		return ProducerStats{Stats: delivery.Stats{Phase: delivery.PhaseLoading}, Intake: p.intake, QueueAvailable: true}
 	}
 	now := p.options.Clock.Now()
-	stats := ProducerStats{Stats: p.controller.Stats(), Intake: p.intake, Failure: p.failure, SessionAge: now.Sub(p.began)}
+	stats := ProducerStats{Stats: p.controller.Stats(), Intake: p.intake, Failure: p.failure, SessionAge: now.Sub(p.began), LostVolatile: p.lost, QueueFormat: p.format}
 	stats.OldestBacklogAge = p.ages.of(stats.OldestBacklogStoreSeq, now)
 	stats.QueueAvailable = stats.QueueError == "" && !stats.LoadFailing
 	stats.QueueMessage = stats.QueueError

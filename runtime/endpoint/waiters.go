@@ -64,7 +64,7 @@ func (p *Producer) Wait(ctx context.Context, ref queue.JobRef) (Settled, error) 
 
 // Lookup finds a job by its id, settled ones within the deduplication window included; ErrNotFound otherwise.
 func (p *Producer) Lookup(ctx context.Context, messageID string) (queue.JobState, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.options.OperationTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.operationTimeout())
 	defer cancel()
 	state, ok, err := p.options.Queue.Lookup(ctx, messageID)
 	switch {

@@ -54,6 +54,9 @@ func (o *Outbox[M]) Abort(err error) {
 	o.Close()
 }
 
+// Err says why the queue was aborted, once Aborted is closed.
+func (o *Outbox[M]) Err() error { return o.err }
+
 // Aborted is closed by Abort.
 func (o *Outbox[M]) Aborted() <-chan struct{} { return o.aborted }
 

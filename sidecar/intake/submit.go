@@ -85,9 +85,13 @@ func waitOf(query url.Values) (time.Duration, error) {
 	return wait, nil
 }
 
-// extendDeadline gives the answer as much time as it may need; the server's own limit is for the quick ones.
+// extendDeadline gives the answer as much time as it may need; the server's own limits are for the quick ones. The read deadline
+// counts as well: when it passes, the server takes the caller for gone.
 func extendDeadline(w http.ResponseWriter, by time.Duration) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(by + 10*time.Second)) //nolint:forbidigo // an I/O deadline
+	control := http.NewResponseController(w)
+	at := time.Now().Add(by + 10*time.Second) //nolint:forbidigo // an I/O deadline
+	_ = control.SetReadDeadline(at)
+	_ = control.SetWriteDeadline(at)
 }
 
 // read takes the body in, bounded, and holds its share of the memory until release.

@@ -1,0 +1,178 @@
+package producer
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/go-logr/logr"
+
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/endpoint"
+	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
+	"github.com/workpulling/workpulling/runtime/transport"
+)
+
+// Pace of the reports: at most one a second, on change, and one in a while so that the operator knows that it is not stale.
+const (
+	reportEvery     = time.Second
+	reportAtLeast   = 5 * time.Second
+	reportSendLimit = 10 * time.Second
+	reportRetryMin  = time.Second
+	reportRetryMax  = 10 * time.Second
+)
+
+// reporter pushes the flow's figures to the operator. Nothing waits for it.
+type reporter struct {
+	log      logr.Logger
+	document func() (runtimeconfig.Producer, string)
+	stats    func(context.Context) (endpoint.ProducerStats, error)
+	podUID   string
+	caFile   string
+	token    string
+}
+
+// run reports until ctx ends.
+func (r *reporter) run(ctx context.Context) {
+	wait := reportRetryMin
+	complained := false
+	for ctx.Err() == nil {
+		began := time.Now() //nolint:forbidigo // pacing of reports
+		err := r.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > reportRetryMax { //nolint:forbidigo // pacing of reports
+			wait, complained = reportRetryMin, false
+		}
+		if err != nil && !complained {
+			complained = true
+			r.log.Info("The operator gets no reports; jobs are not affected", "cause", err.Error())
+		}
+		pause := time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		wait = min(2*wait, reportRetryMax)
+	}
+}
+
+// session reports over one stream until that breaks, or the operator's address changes.
+func (r *reporter) session(ctx context.Context) error {
+	document, _ := r.document()
+	address, host := document.OperatorAddress, document.OperatorHost
+	if address == "" {
+		return nil
+	}
+	peer := transport.Peer{Address: address, TLS: transport.ClientTLS(r.caFile, host), TokenFile: r.token}
+	conn, err := peer.Connect()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := protocolv1.NewFlowStatsCollectorClient(conn).Report(ctx)
+	if err != nil {
+		return err
+	}
+	broken := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := stream.Recv(); err != nil {
+				broken <- err
+				return
+			}
+		}
+	}()
+	return r.push(ctx, stream, broken, cancel, address)
+}
+
+func (r *reporter) push(ctx context.Context, stream protocolv1.FlowStatsCollector_ReportClient, broken <-chan error, cancel func(), address string) error {
+	ticker := time.NewTicker(reportEvery)
+	defer ticker.Stop()
+	var last *protocolv1.FlowStats
+	var sent time.Time
+	for {
+		document, hash := r.document()
+		if document.OperatorAddress != address {
+			return nil
+		}
+		if stats, err := r.stats(ctx); err == nil {
+			next := report(document, hash, r.podUID, stats)
+			now := time.Now() //nolint:forbidigo // pacing of reports
+			if now.Sub(sent) >= reportAtLeast || !proto.Equal(last, next) {
+				limit := time.AfterFunc(reportSendLimit, cancel)
+				err := stream.Send(next)
+				limit.Stop()
+				if err != nil {
+					return err
+				}
+				last, sent = next, now
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-broken:
+			return err
+		case <-ticker.C:
+		}
+	}
+}
+
+// report is one report. Ages are left at whole seconds.
+func report(document runtimeconfig.Producer, hash, podUID string, s endpoint.ProducerStats) *protocolv1.FlowStats {
+	out := &protocolv1.FlowStats{
+		Namespace: document.Namespace, Flow: document.Flow, FlowUid: document.FlowUID, PodUid: podUID,
+		Session: s.Session, Epoch: uint64(s.Epoch), State: stateOf(s),
+		BacklogJobs: int64(s.BacklogJobs + s.DelayedJobs), BacklogBytes: s.BacklogBytes, InFlight: int64(s.InFlight),
+		DeadLetters: s.DeadLetters, OldestBacklogAgeSeconds: int64(s.OldestBacklogAge / time.Second), FreeDemand: int64(s.FreeDemand),
+		AcceptedTotal: s.Accepted, ConfirmedTotal: s.Confirmed, RedeliveredTotal: s.Redelivered, LostVolatileTotal: uint64(max(s.LostVolatile, 0)),
+		QueueAvailable: s.QueueAvailable, QueueMessage: s.QueueMessage, CreditWithheld: s.CreditWithheld, BacklogFull: s.BacklogFull,
+		QueueFormat: s.QueueFormat, ConfigHash: hash,
+	}
+	if s.Failure != nil {
+		out.FailureStage = string(s.Failure.Stage)
+		if s.Failure.Cause != nil {
+			out.FailureReason = s.Failure.Cause.Error()
+		}
+	} else if s.LoadFailing {
+		out.FailureStage, out.FailureReason = string(delivery.StageLoad), s.QueueError
+	}
+	for _, b := range s.Bindings {
+		out.Workers = append(out.Workers, &protocolv1.BoundWorker{
+			PodUid: b.Worker.PodUID, PodName: b.Worker.PodName, Pool: b.Worker.Pool,
+			InFlight: int32(b.InFlight), Started: int32(b.Started), Draining: b.Draining,
+		})
+	}
+	return out
+}
+
+// Values of FlowStats.state.
+const (
+	stateLoading   = "Loading"
+	stateRunning   = "Running"
+	stateSuspended = "Suspended"
+	stateDraining  = "Draining"
+	stateFailed    = "Failed"
+)
+
+func stateOf(s endpoint.ProducerStats) string {
+	switch {
+	case s.Failure != nil || s.Phase == delivery.PhaseFailed:
+		return stateFailed
+	case s.Phase == delivery.PhaseLoading:
+		return stateLoading
+	case s.Intake.Open:
+		return stateRunning
+	case s.Intake.Dispatch:
+		return stateDraining
+	default:
+		return stateSuspended
+	}
+}

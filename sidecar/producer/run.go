@@ -1,0 +1,288 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/endpoint"
+	"github.com/workpulling/workpulling/runtime/fencing"
+	"github.com/workpulling/workpulling/runtime/transport"
+	"github.com/workpulling/workpulling/sidecar/config"
+	"github.com/workpulling/workpulling/sidecar/health"
+	"github.com/workpulling/workpulling/sidecar/intake"
+)
+
+// sidecar is one running producer sidecar.
+type sidecar struct {
+	Options
+	document atomic.Pointer[config.Document[runtimeconfig.Producer]]
+	volume   *volume
+	producer *endpoint.Producer
+	guard    *fencing.Guard // nil with an Authenticator of the options
+	streams  *streams
+	intake   []*intake.Server
+	serving  atomic.Bool
+}
+
+// Run runs a producer sidecar until ctx ends, and then stops it in order. The first configuration and the certificate have to be
+// there and valid.
+func Run(ctx context.Context, options Options) error {
+	document, err := config.Read[runtimeconfig.Producer](options.ConfigFile)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	s := &sidecar{Options: options}
+	s.document.Store(&document)
+	if err := s.build(document.Value, newAnswers(registry)); err != nil {
+		return err
+	}
+	registry.MustRegister(newCollector(s.producer.Stats), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return s.run(ctx, document, registry)
+}
+
+// build makes the parts and opens the listeners.
+func (s *sidecar) build(document runtimeconfig.Producer, answers *answers) error {
+	volume, err := newVolume(s.Options, document)
+	if err != nil {
+		return err
+	}
+	s.volume = volume
+	authenticator, err := s.authenticator(document)
+	if err != nil {
+		return err
+	}
+	s.producer = endpoint.NewProducer(endpoint.ProducerOptions{
+		Config:           controllerConfig(document),
+		Queue:            volume,
+		Owner:            s.Incarnation.PodUID + "/" + s.Incarnation.BootNonce,
+		Log:              s.Log.WithName("controller"),
+		OperationTimeout: seconds(document.OperationTimeoutSec, 0),
+		Intake:           intakeOf(document),
+		Authenticator:    authenticator,
+	})
+	s.producer.SetStreamTimeout(seconds(document.StreamTimeoutSec, 0))
+	certificate, err := transport.NewCertificate(filepath.Join(s.TLSDir, "tls.crt"), filepath.Join(s.TLSDir, "tls.key"))
+	if err != nil {
+		return err
+	}
+	if s.streams, err = listenStreams(s.TransportAddress, certificate, s.producer); err != nil {
+		return err
+	}
+	return s.openIntake(document, certificate, authenticator, answers)
+}
+
+// authenticator checks peers against the API server, unless the options say otherwise.
+func (s *sidecar) authenticator(document runtimeconfig.Producer) (transport.Authenticator, error) {
+	if s.Options.Authenticator != nil {
+		return s.Options.Authenticator, nil
+	}
+	guard, err := fencing.NewFromFiles(fencing.Options{
+		Namespace: document.Namespace, Flow: document.Flow, Audience: runtimeconfig.TokenAudience,
+		AllowedServiceAccounts: func() []string { return s.document.Load().Value.AllowedServiceAccounts },
+		OnPodGone:              func(uid string) { s.producer.WorkerGone(uid, "the pod was deleted") },
+		Log:                    s.Log.WithName("fencing"),
+	}, s.APIDir)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the identity checks: %w", err)
+	}
+	s.guard = guard
+	return guard, nil
+}
+
+func (s *sidecar) openIntake(document runtimeconfig.Producer, certificate *transport.Certificate, authorizer intake.Authorizer, answers *answers) error {
+	door := intake.New(intake.Options{
+		Name: document.Flow, Flow: s.producer, Authorizer: authorizer,
+		MaxPayload: func() int { return maxPayload(s.document.Load().Value) },
+		Volatile:   document.QueueType == queueMemory,
+		Log:        s.Log.WithName("intake"), OnAnswer: answers.count, OnRefusal: s.producer.NoteRefusal,
+	})
+	secure, err := intake.ListenTLS(s.IntakeAddress, transport.ServerTLS(certificate), door.Handler())
+	if err != nil {
+		return err
+	}
+	beside, err := intake.ListenUnix(s.IntakeSocket, door.LocalHandler(ownSubject(s.APIDir, document.Namespace)))
+	if err != nil {
+		return err
+	}
+	s.intake = []*intake.Server{secure, beside}
+	return nil
+}
+
+// run runs the parts until ctx ends or one of them fails, and stops them in order: intake, controller, streams, the rest.
+func (s *sidecar) run(ctx context.Context, document config.Document[runtimeconfig.Producer], registry *prometheus.Registry) error {
+	defer s.volume.Close()
+	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBase()
+	parts, base := errgroup.WithContext(base)
+	intakeCtx, stopIntake := context.WithCancel(base)
+	controllerCtx, stopController := context.WithCancel(base)
+	defer stopIntake()
+	defer stopController()
+
+	doors, doorsDone := new(errgroup.Group), make(chan struct{})
+	for _, server := range s.intake {
+		doors.Go(func() error { return server.Run(intakeCtx) })
+	}
+	parts.Go(func() error {
+		defer close(doorsDone)
+		return doors.Wait()
+	})
+	controllerDone := make(chan struct{})
+	parts.Go(func() error {
+		defer close(controllerDone)
+		return s.producer.Run(controllerCtx)
+	})
+	parts.Go(func() error { return s.streams.run(base) })
+	parts.Go(func() error { return health.Serve(base, s.HealthAddress, s.checks()) })
+	parts.Go(func() error { return health.ServeHTTP(base, s.MetricsAddress, metricsHandler(registry)) })
+	parts.Go(func() error {
+		config.Watch(base, s.Log.WithName("config"), s.ConfigFile, document, s.ConfigPoll, s.apply)
+		return nil
+	})
+	parts.Go(func() error {
+		s.reporter().run(base)
+		return nil
+	})
+	if s.guard != nil {
+		parts.Go(func() error { return s.guard.Run(base) })
+	}
+	parts.Go(func() error {
+		select {
+		case <-ctx.Done():
+		case <-base.Done(): // a part failed
+			return nil
+		}
+		s.Log.Info("Stopping")
+		stopIntake()
+		<-doorsDone
+		stopController()
+		<-controllerDone
+		stopBase()
+		return nil
+	})
+	s.serving.Store(true)
+	if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("running the producer sidecar: %w", err)
+	}
+	return nil
+}
+
+// apply puts a new version of the configuration in force.
+func (s *sidecar) apply(next config.Document[runtimeconfig.Producer]) {
+	if was := s.document.Load().Value.QueueType; was != next.Value.QueueType {
+		s.Log.Info("The type of the queue changes with the next start of this pod only", "running", was, "configured", next.Value.QueueType)
+	}
+	s.document.Store(&next)
+	s.volume.setWindow(deduplication(next.Value))
+	s.producer.SetStreamTimeout(seconds(next.Value.StreamTimeoutSec, 0))
+	s.producer.SetOperationTimeout(seconds(next.Value.OperationTimeoutSec, 0))
+	s.producer.Reconfigure(controllerConfig(next.Value))
+	s.producer.SetIntake(intakeOf(next.Value))
+}
+
+func (s *sidecar) reporter() *reporter {
+	return &reporter{
+		log: s.Log.WithName("report"), stats: s.producer.Stats, podUID: s.Incarnation.PodUID, caFile: s.CAFile, token: s.TokenFile,
+		document: func() (runtimeconfig.Producer, string) {
+			document := s.document.Load()
+			return document.Value, document.Hash
+		},
+	}
+}
+
+// checks: ready means that the queue is loaded and jobs can be taken or are refused for a reason that a person chose.
+func (s *sidecar) checks() health.Checks {
+	look := func() (endpoint.ProducerStats, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
+		defer cancel()
+		return s.producer.Stats(ctx)
+	}
+	return health.Checks{
+		Startup: func() error {
+			if !s.serving.Load() {
+				return errors.New("not listening yet")
+			}
+			return nil
+		},
+		Readiness: func() error {
+			stats, err := look()
+			switch {
+			case err != nil:
+				return fmt.Errorf("the controller does not answer: %w", err)
+			case stats.Failure != nil:
+				return fmt.Errorf("reliable delivery failed at stage %s", stats.Failure.Stage)
+			case stats.Phase != delivery.PhaseRunning:
+				return fmt.Errorf("the queue is being loaded: %s", orElse(stats.QueueMessage, "no error so far"))
+			}
+			return nil
+		},
+		Liveness: func() error {
+			_, err := look()
+			return err
+		},
+	}
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+func metricsHandler(registry *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// streams serves workers and producer endpoints over gRPC.
+type streams struct {
+	listener net.Listener
+	server   *grpc.Server
+}
+
+func listenStreams(address string, certificate *transport.Certificate, producer *endpoint.Producer) (*streams, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for workers: %w", err)
+	}
+	server := transport.NewServer(transport.ServerTLS(certificate))
+	producer.Register(server)
+	return &streams{listener: listener, server: server}, nil
+}
+
+// closingTime is how long streams get to send what is queued.
+const closingTime = 2 * time.Second
+
+func (s *streams) run(ctx context.Context) error {
+	finished := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(finished)
+		timer := time.AfterFunc(closingTime, s.server.Stop)
+		defer timer.Stop()
+		s.server.GracefulStop()
+	})
+	if err := s.server.Serve(s.listener); err != nil {
+		stop()
+		return fmt.Errorf("serving workers: %w", err)
+	}
+	<-finished
+	return nil
+}

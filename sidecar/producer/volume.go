@@ -1,0 +1,185 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/local"
+	"github.com/workpulling/workpulling/runtime/queue/memory"
+)
+
+// errClosed and errNotOpen are retriable, as everything is that is not one of the queue's own errors.
+var (
+	errClosed  = errors.New("the queue is closed")
+	errNotOpen = errors.New("the queue is not open yet")
+)
+
+// volume is a WorkQueue that opens its back-end with the first Load and tries again with each: a missing or locked volume is
+// then a load that fails and recovers, visible in the flow's status, and no crash loop.
+type volume struct {
+	open func(ctx context.Context, window time.Duration) (queue.WorkQueue, error)
+
+	loading sync.Mutex // one opens at a time
+	mu      sync.Mutex
+	back    queue.WorkQueue
+	window  time.Duration
+	closed  bool
+}
+
+var _ queue.WorkQueue = (*volume)(nil)
+
+// newVolume returns the queue that the document asks for, unopened.
+func newVolume(o Options, document runtimeconfig.Producer) (*volume, error) {
+	v := &volume{window: deduplication(document)}
+	switch document.QueueType {
+	case queueLocal, "":
+		v.open = func(ctx context.Context, window time.Duration) (queue.WorkQueue, error) {
+			return local.Open(ctx, local.Options{Dir: o.DataDir, FlowUID: document.FlowUID, DeduplicationWindow: window})
+		}
+	case queueMemory:
+		v.open = func(_ context.Context, window time.Duration) (queue.WorkQueue, error) {
+			return memory.New(memory.Options{DeduplicationWindow: window, LossFile: o.LossFile})
+		}
+	default:
+		return nil, fmt.Errorf("queue type %q is not known to this version of the sidecar", document.QueueType)
+	}
+	return v, nil
+}
+
+// current returns the open back-end.
+func (v *volume) current() (queue.WorkQueue, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.closed:
+		return nil, errClosed
+	case v.back == nil:
+		return nil, errNotOpen
+	}
+	return v.back, nil
+}
+
+// setWindow changes the deduplication window, now or when the back-end opens.
+func (v *volume) setWindow(window time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.window = window
+	if back, ok := v.back.(queue.Deduplicating); ok {
+		back.SetDeduplicationWindow(window)
+	}
+}
+
+// opened returns the back-end, after opening it if need be.
+func (v *volume) opened(ctx context.Context) (queue.WorkQueue, error) {
+	v.loading.Lock()
+	defer v.loading.Unlock()
+	if back, err := v.current(); err == nil || errors.Is(err, errClosed) {
+		return back, err
+	}
+	v.mu.Lock()
+	window := v.window
+	v.mu.Unlock()
+	back, err := v.open(ctx, window)
+	if err != nil {
+		return nil, fmt.Errorf("opening the queue: %w", err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return nil, errors.Join(errClosed, back.Close())
+	}
+	if again, ok := back.(queue.Deduplicating); ok && v.window != window {
+		again.SetDeduplicationWindow(v.window)
+	}
+	v.back = back
+	return back, nil
+}
+
+// Load implements queue.WorkQueue.
+func (v *volume) Load(ctx context.Context, owner string, visit func(queue.Row) error) (queue.State, queue.Epoch, error) {
+	back, err := v.opened(ctx)
+	if err != nil {
+		return queue.State{}, 0, err
+	}
+	return back.Load(ctx, owner, visit)
+}
+
+// Apply implements queue.WorkQueue.
+func (v *volume) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch) (queue.Result, error) {
+	back, err := v.current()
+	if err != nil {
+		return queue.Result{}, err
+	}
+	return back.Apply(ctx, epoch, batch)
+}
+
+// ReadJobs implements queue.WorkQueue.
+func (v *volume) ReadJobs(ctx context.Context, seqs []int64) ([]protocol.Job, error) {
+	back, err := v.current()
+	if err != nil {
+		return nil, err
+	}
+	return back.ReadJobs(ctx, seqs)
+}
+
+// Lookup implements queue.WorkQueue.
+func (v *volume) Lookup(ctx context.Context, messageID string) (queue.JobState, bool, error) {
+	back, err := v.current()
+	if err != nil {
+		return queue.JobState{}, false, err
+	}
+	return back.Lookup(ctx, messageID)
+}
+
+// ListDeadLetters implements queue.WorkQueue.
+func (v *volume) ListDeadLetters(ctx context.Context, after int64, limit int) ([]queue.DeadLetter, error) {
+	back, err := v.current()
+	if err != nil {
+		return nil, err
+	}
+	return back.ListDeadLetters(ctx, after, limit)
+}
+
+// Redrive implements queue.WorkQueue.
+func (v *volume) Redrive(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) (queue.Row, error) {
+	back, err := v.current()
+	if err != nil {
+		return queue.Row{}, err
+	}
+	return back.Redrive(ctx, epoch, ref, audit)
+}
+
+// Drop implements queue.WorkQueue.
+func (v *volume) Drop(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) error {
+	back, err := v.current()
+	if err != nil {
+		return err
+	}
+	return back.Drop(ctx, epoch, ref, audit)
+}
+
+// Compact implements queue.WorkQueue.
+func (v *volume) Compact(ctx context.Context, epoch queue.Epoch, limit int) (int, error) {
+	back, err := v.current()
+	if err != nil {
+		return 0, err
+	}
+	return back.Compact(ctx, epoch, limit)
+}
+
+// Close implements queue.WorkQueue.
+func (v *volume) Close() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closed = true
+	if v.back == nil {
+		return nil
+	}
+	return v.back.Close()
+}
