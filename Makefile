@@ -29,7 +29,7 @@ FOCUS ?=
 SEEDS ?= 1000
 SEED ?=
 NODES ?= 1
-TIMEOUT ?= 20m
+TIMEOUT ?= 45m
 
 ##@ Use
 
@@ -73,10 +73,10 @@ test-integration: cluster-bin ## Run the integration tests against a real contro
 		$(if $(FOCUS),-ginkgo.focus='$(FOCUS)')
 
 .PHONY: test-e2e
-test-e2e: cluster-bin ## Run the end-to-end tests on a real local Kubernetes (FOCUS=regexp)
+test-e2e: cluster-bin ## Run the end-to-end tests on a real local Kubernetes (FOCUS=smoke, or any label filter)
 	@hack/setup.sh cluster
 	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) $(PROGRESS) "end-to-end tests" \
-		go test -tags e2e -count=1 -timeout $(TIMEOUT) ./test/e2e/... $(if $(FOCUS),-args -ginkgo.focus='$(FOCUS)')
+		go test -tags e2e -count=1 -timeout $(TIMEOUT) ./test/e2e/... $(if $(FOCUS),-ginkgo.label-filter='$(FOCUS)')
 
 .PHONY: sim
 sim: ## Run the simulator (SEEDS=n, or SEED=k to replay one)

@@ -9,4 +9,5 @@ trap 'rm -rf "$scratch"' EXIT
 
 "$CONTROLLER_GEN" crd:generateEmbeddedObjectMeta=true paths=./api/... "output:crd:dir=$scratch"
 go run ./hack/crdtrim -in "$scratch" -out config/crd/bases
-"$CONTROLLER_GEN" rbac:roleName=workpulling-operator paths=./controllers/... output:rbac:dir=config/rbac
+"$CONTROLLER_GEN" rbac:roleName=workpulling-operator paths=./controllers/... paths=./internal/... paths=./cmd/... output:rbac:dir=config/rbac
+hack/charts.sh
