@@ -249,7 +249,7 @@ type WorkerPoolStatus struct {
 	// observedGeneration is the generation of the spec this status is about.
 	//
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// replicas is the number of live workers that are not draining. Autoscalers

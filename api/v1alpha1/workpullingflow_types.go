@@ -418,7 +418,7 @@ type WorkPullingFlowStatus struct {
 	// observedGeneration is the generation of the spec this status is about.
 	//
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// backlog is the number of stored jobs that no worker holds. Absent means not
@@ -473,13 +473,13 @@ type QueueStatus struct {
 	// formatVersion is the version of the format of the stored data.
 	//
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	FormatVersion int32 `json:"formatVersion,omitempty"`
 
 	// epoch is the generation of the writer that owns the queue. Each load of the
 	// queue issues the next one.
 	//
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	Epoch int64 `json:"epoch,omitempty"`
 }
