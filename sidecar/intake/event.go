@@ -103,7 +103,7 @@ func decodeBatch(header http.Header, body []byte) ([]decoded, error) {
 
 func decodeStructured(body []byte) (*cloudevents.Event, error) {
 	event := new(cloudevents.Event)
-	if err := json.Unmarshal(body, event); err != nil {
+	if err := json.Unmarshal(body, event); err != nil || event.SpecVersion() != cloudevents.CloudEventsVersionV1 {
 		// The library's text may quote the event: say where to look instead.
 		return nil, malformed("the body is not a CloudEvent in JSON format with specversion 1.0")
 	}
@@ -111,7 +111,10 @@ func decodeStructured(body []byte) (*cloudevents.Event, error) {
 }
 
 func decodeBinary(header http.Header, body []byte) (*cloudevents.Event, error) {
-	event := cloudevents.New(header.Get(headerSpec))
+	if header.Get(headerSpec) != cloudevents.CloudEventsVersionV1 {
+		return nil, malformed("the CloudEvent breaks the specification: its version is not %s", cloudevents.CloudEventsVersionV1)
+	}
+	event := cloudevents.New(cloudevents.CloudEventsVersionV1)
 	for name, values := range header {
 		attribute, ok := strings.CutPrefix(name, prefixEvent)
 		if !ok || len(values) != 1 {
