@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 
@@ -51,8 +53,17 @@ func inside(name string, prepare func(*local.Cluster) (*exec.Cmd, error)) error 
 		return err
 	}
 	run.Stdin, run.Stdout, run.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return run.Run()
+	err = run.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() > 0 {
+		return exitCode(exit.ExitCode())
+	}
+	return err
 }
+
+// exitCode is the failure of a command that was run for the user.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("the command ended with exit code %d", int(c)) }
 
 func newPartitionCommand() *cobra.Command {
 	return linkCommand("partition NODE", "Cut a node off the network; its pods run on",

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -23,9 +22,8 @@ func main() {
 	if err == nil {
 		return
 	}
-	// A command that ran for the user inside a node has said its own error; pass its exit code on.
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() > 0 {
-		os.Exit(exit.ExitCode())
+	if code := exitCode(0); errors.As(err, &code) {
+		os.Exit(int(code)) // of a command that ran for the user inside a node and has said what there is to say
 	}
 	fmt.Fprintln(os.Stderr, "cluster:", err)
 	os.Exit(1)

@@ -89,7 +89,7 @@ func TestControlPlane(t *testing.T) {
 			}
 		}
 	}
-	if got := bare.Scheduler().After; got != "tcp:127.0.0.1:1234" {
+	if got := bare.Scheduler().After; got != "ready:127.0.0.1:1234" {
 		t.Errorf("the scheduler waits for %q", got)
 	}
 }

@@ -46,7 +46,7 @@ func (c ControlPlane) Etcd() Component {
 }
 
 // api is what the clients of the API server wait for.
-func (c ControlPlane) api() string { return fmt.Sprintf("tcp:%s:%d", c.BindAddress, c.Port) }
+func (c ControlPlane) api() string { return fmt.Sprintf("ready:%s:%d", c.BindAddress, c.Port) }
 
 func (c ControlPlane) pki(name string) string { return filepath.Join(c.PKIDir, name) }
 
@@ -156,14 +156,17 @@ func (c ControlPlane) CoreDNS() Component {
 
 // Corefile is CoreDNS's configuration, to be written to the directory of the kubeconfigs.
 func (c ControlPlane) Corefile() []byte {
-	return fmt.Appendf(nil, `.:53 {
+	return fmt.Appendf(nil, `cluster.local:53 in-addr.arpa:53 {
     errors
     ready 127.0.0.1:8181
-    kubernetes cluster.local in-addr.arpa {
+    kubernetes {
         kubeconfig %s
         pods insecure
         ttl 5
     }
+}
+.:53 {
+    errors
     template ANY ANY {
         rcode NXDOMAIN
     }

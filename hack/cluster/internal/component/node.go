@@ -52,7 +52,7 @@ func (n Node) Components() []Component {
 			},
 		},
 		{
-			Name: "kube-proxy", After: "tcp:" + n.APIServer,
+			Name: "kube-proxy", After: "ready:" + n.APIServer,
 			Args: []string{n.Binary, "kube-proxy", "--config=" + n.config("kube-proxy.yaml")},
 		},
 	}

@@ -120,6 +120,9 @@ func (u *up) awaitDNS(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		got, err := resolver.LookupNetIP(ctx, "ip4", "kubernetes.default.svc.cluster.local.")
+		if failure := (*net.DNSError)(nil); errors.As(err, &failure) {
+			failure.Server = server // not the machine's own, which was not asked
+		}
 		if err != nil {
 			return err
 		}

@@ -1,10 +1,12 @@
 package member
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -113,20 +115,36 @@ func (s *supervisor) note(name string, change func(*Status)) {
 	}
 }
 
-// waitFor returns when the address accepts connections.
-func waitFor(address string) {
-	if address == "" {
-		return
-	}
-	network, where, _ := strings.Cut(address, ":")
-	for {
-		conn, err := net.DialTimeout(network, where, time.Second)
-		if err == nil {
-			conn.Close()
-			return
-		}
+// waitFor returns when a component's condition holds.
+func waitFor(after string) {
+	for after != "" && !holds(after) {
 		time.Sleep(pause / 5)
 	}
+}
+
+// holds tries a condition once: see component.Component.After.
+func holds(after string) bool {
+	kind, where, _ := strings.Cut(after, ":")
+	if kind == "ready" {
+		response, err := anyone.Get("https://" + where + "/readyz")
+		if err != nil {
+			return false
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}
+	conn, err := net.DialTimeout(kind, where, time.Second)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+// anyone asks without credentials, for what is no secret, and so need not know who answers.
+var anyone = &http.Client{
+	Timeout:   2 * time.Second,
+	Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 }
 
 func describe(status syscall.WaitStatus) string {
