@@ -5,6 +5,7 @@
 #   KUBECONFIG=file        use this cluster instead of the local one. Its nodes must have the two images: give LOAD_IMAGE, or
 #                          load or push the images that hack/images.sh builds first
 #   LOAD_IMAGE='command'   brings an archive to the nodes, for example 'kind load image-archive'
+#   CLUSTER_NAME=name      name of the local cluster (workpulling)
 #   NODES=n                nodes of the local cluster (1)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -22,10 +23,10 @@ if [[ -z ${KUBECONFIG:-} ]]; then
   if [[ -z ${WORKPULLING_CLUSTER_BIN:-} ]]; then
     hack/progress.sh "building the cluster command" go build -C hack/cluster -trimpath -o "$cluster" ./cmd/cluster >&2
   fi
-  "$cluster" up --nodes "${NODES:-1}" >&2
-  KUBECONFIG=$("$cluster" kubeconfig)
+  name=${CLUSTER_NAME:-workpulling}
+  KUBECONFIG=$("$cluster" up --name "$name" --nodes "${NODES:-1}")
   KUBECTL=${KUBECTL:-$("$cluster" assets)/kubectl}
-  LOAD_IMAGE=${LOAD_IMAGE:-$cluster load-image}
+  LOAD_IMAGE=${LOAD_IMAGE:-$cluster load-image --name $name}
 elif [[ -z ${LOAD_IMAGE:-} ]]; then
   echo "Using the cluster of $KUBECONFIG. LOAD_IMAGE is not set, so its nodes must have the images of dist/images.env already." >&2
 fi

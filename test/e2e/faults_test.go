@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,10 +52,6 @@ var _ = Describe("Deletion", Label("deletion"), func() {
 
 var _ = Describe("A node that is cut off", Label("partition"), Serial, func() {
 	It("costs its workers' jobs one more run and nothing else", func(ctx context.Context) {
-		cluster := os.Getenv("WORKPULLING_CLUSTER_BIN")
-		if cluster == "" {
-			cluster = filepath.Join(root, "bin", "cluster")
-		}
 		others, err := kubectl.Get(ctx, "get", "nodes", "-o", "jsonpath={.items[1:].metadata.name}")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(others).NotTo(BeEmpty(), "the cluster has one node")
@@ -74,13 +71,11 @@ var _ = Describe("A node that is cut off", Label("partition"), Serial, func() {
 
 		r := b.submit(ctx, "documents", 300)
 		r.started(ctx, 20)
-		Expect(exec.CommandContext(ctx, cluster, "partition", others).Run()).To(Succeed())
-		DeferCleanup(func(ctx context.Context) {
-			Expect(exec.CommandContext(ctx, cluster, "heal", others).Run()).To(Succeed())
-		})
+		Expect(link(ctx, "partition", others)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(link(ctx, "heal", others)).To(Succeed()) })
 		r.accepted(ctx)
 		r.finished(ctx)
-		Expect(exec.CommandContext(ctx, cluster, "heal", others).Run()).To(Succeed())
+		Expect(link(ctx, "heal", others)).To(Succeed())
 		b.settled(ctx, "documents")
 		b.wait(ctx, "workerpool/documents", "Ready")
 	}, SpecTimeout(10*time.Minute))
@@ -106,3 +101,19 @@ var _ = Describe("An absent operator", Label("uninstall"), Serial, func() {
 		Expect(kubectl.Get(ctx, "-n", harness.SystemNamespace, "get", "deployment/workpulling")).Error().NotTo(HaveOccurred())
 	}, SpecTimeout(8*time.Minute))
 })
+
+// link cuts a node of the local cluster off, or connects it again.
+func link(ctx context.Context, command, node string) error {
+	cluster := os.Getenv("WORKPULLING_CLUSTER_BIN")
+	if cluster == "" {
+		cluster = filepath.Join(root, "bin", "cluster")
+	}
+	args := []string{command, node}
+	if name := os.Getenv("CLUSTER_NAME"); name != "" {
+		args = append(args, "--name", name)
+	}
+	if out, err := exec.CommandContext(ctx, cluster, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("cluster %s %s: %w: %s", command, node, err, out)
+	}
+	return nil
+}
