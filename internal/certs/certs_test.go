@@ -219,7 +219,7 @@ func TestUsable(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, got := usable(tc.cert, tc.key, tc.host, a.Pool(), clock.Now()); got != tc.want {
+			if _, got := usable(tc.cert, tc.key, []string{tc.host}, a.Pool(), clock.Now()); got != tc.want {
 				t.Errorf("usable %v, want %v", got, tc.want)
 			}
 		})

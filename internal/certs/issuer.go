@@ -26,9 +26,9 @@ type Issuer struct {
 	Clock     clock.PassiveClock
 }
 
-// Ensure makes entry of the namespace's Secret a valid certificate for host, and the bundle beside it current. It returns how long that
+// Ensure makes entry of the namespace's Secret a valid certificate for hosts, and the bundle beside it current. It returns how long that
 // holds. It writes only where something has to change.
-func (i *Issuer) Ensure(ctx context.Context, namespace, entry, host string) (time.Duration, error) {
+func (i *Issuer) Ensure(ctx context.Context, namespace, entry string, hosts ...string) (time.Duration, error) {
 	if _, err := i.Keeper.Ensure(ctx, i.bundle(namespace)); err != nil {
 		return 0, err
 	}
@@ -40,10 +40,10 @@ func (i *Issuer) Ensure(ctx context.Context, namespace, entry, host string) (tim
 	}
 	now := i.Clock.Now()
 	certKey, keyKey := entry+runtimeconfig.TLSCertSuffix, entry+runtimeconfig.TLSKeySuffix
-	if left, ok := usable(secret.Data[certKey], secret.Data[keyKey], host, i.Authority.Pool(), now); ok {
+	if left, ok := usable(secret.Data[certKey], secret.Data[keyKey], hosts, i.Authority.Pool(), now); ok {
 		return left, nil
 	}
-	signed, err := i.Authority.signer().sign(Leaf{CommonName: host, Hosts: []string{host}, Usage: x509.ExtKeyUsageServerAuth}, now)
+	signed, err := i.Authority.signer().sign(Leaf{CommonName: entry, Hosts: hosts, Usage: x509.ExtKeyUsageServerAuth}, now)
 	if err != nil {
 		return 0, err
 	}
@@ -131,14 +131,16 @@ func (i *Issuer) bundle(namespace string) *corev1.ConfigMap {
 	return bundle
 }
 
-// usable says whether a certificate serves host for its peers, and how long until it should be renewed.
-func usable(certPEM, keyPEM []byte, host string, trusted *x509.CertPool, now time.Time) (time.Duration, bool) {
+// usable says whether a certificate serves hosts for its peers, and how long until it should be renewed.
+func usable(certPEM, keyPEM []byte, hosts []string, trusted *x509.CertPool, now time.Time) (time.Duration, bool) {
 	have, err := decode(certPEM, keyPEM)
 	if err != nil {
 		return 0, false
 	}
-	if _, err := have.cert.Verify(x509.VerifyOptions{DNSName: host, Roots: trusted, CurrentTime: now}); err != nil {
-		return 0, false
+	for _, host := range hosts {
+		if _, err := have.cert.Verify(x509.VerifyOptions{DNSName: host, Roots: trusted, CurrentTime: now}); err != nil {
+			return 0, false
+		}
 	}
 	left := renewAt(have.cert).Sub(now)
 	return left, left > 0

@@ -1,0 +1,111 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/children"
+	"github.com/workpulling/workpulling/internal/patch"
+	"github.com/workpulling/workpulling/internal/podhealth"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+)
+
+// applied is what came of an apply, for the status.
+type applied struct {
+	renewIn time.Duration
+	// obstacle is what keeps the producer from being made; its error is returned besides.
+	obstacle podhealth.Problem
+	// resizeRefused is the API server's answer to a larger volume.
+	resizeRefused string
+}
+
+// apply brings the plan about. Everything that the producer mounts is there before the producer.
+func (r *Reconciler) apply(ctx context.Context, o *observation, p plan) (applied, error) {
+	var a applied
+	var err error
+	if a.renewIn, err = r.Issuer.Ensure(ctx, o.flow.Namespace, runtimeconfig.ProducerName(o.flow.Name), hosts(o.flow)...); err != nil {
+		a.obstacle = obstacleOf(v1alpha1.ReasonCertificatePending, err)
+		return a, err
+	}
+	for _, object := range p.objects {
+		if _, err := r.Issuer.Keeper.Ensure(ctx, object); err != nil {
+			a.obstacle = obstacleOf(v1alpha1.ReasonReconcileFailed, err)
+			return a, err
+		}
+	}
+	if err := r.ensureStatefulSet(ctx, o, p.set); err != nil {
+		a.obstacle = obstacleOf(v1alpha1.ReasonReconcileFailed, err)
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+			a.obstacle.Reason = v1alpha1.ReasonTemplateInvalid
+		}
+		return a, err
+	}
+	if err := r.rememberVolume(ctx, o.flow, p.volume); err != nil {
+		return a, err
+	}
+	if p.claim == nil {
+		return a, nil
+	}
+	switch err := r.Client.Patch(ctx, p.claim, client.MergeFrom(o.claim)); {
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+		a.resizeRefused = err.Error()
+	case err != nil:
+		return a, fmt.Errorf("patching the volume's claim: %w", err)
+	}
+	return a, nil
+}
+
+func obstacleOf(reason string, err error) podhealth.Problem {
+	if taken := (*children.NameConflictError)(nil); errors.As(err, &taken) {
+		reason = v1alpha1.ReasonNameConflict
+	}
+	return podhealth.Problem{Reason: reason, Message: err.Error()}
+}
+
+func (r *Reconciler) rememberVolume(ctx context.Context, flow *v1alpha1.WorkPullingFlow, volume string) error {
+	if volume == "" || flow.Annotations[AnnotationVolume] == volume {
+		return nil
+	}
+	before := flow.DeepCopy()
+	if flow.Annotations == nil {
+		flow.Annotations = map[string]string{}
+	}
+	flow.Annotations[AnnotationVolume] = volume
+	if err := r.Client.Patch(ctx, flow, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("noting the volume: %w", err)
+	}
+	return nil
+}
+
+// release removes what no owner reference removes, and lets the flow go.
+func (r *Reconciler) release(ctx context.Context, o *observation, why string) error {
+	binding := clusterRoleBinding(o.flow, r.Settings.TokenReviewerClusterRole)
+	if err := client.IgnoreNotFound(r.Client.Delete(ctx, binding)); err != nil {
+		return fmt.Errorf("deleting the ClusterRoleBinding: %w", err)
+	}
+	if o.namespace != nil && o.namespace.DeletionTimestamp == nil {
+		if err := r.Issuer.Forget(ctx, o.flow.Namespace, runtimeconfig.ProducerName(o.flow.Name)); err != nil {
+			return err
+		}
+	}
+	released, err := patch.RemoveFinalizer(ctx, r.Client, o.flow, v1alpha1.FinalizerFlow)
+	if err != nil {
+		return err
+	}
+	if released {
+		r.Recorder.Eventf(o.flow, nil, corev1.EventTypeNormal, "Released", "Deleting", "Released the flow: %s", why)
+	}
+	if o.set != nil {
+		r.verified.forget(o.set.UID)
+	}
+	r.Stats.Forget(client.ObjectKeyFromObject(o.flow))
+	r.Metrics.ForgetFlow(o.flow.Namespace, o.flow.Name)
+	return nil
+}

@@ -1,0 +1,128 @@
+package flow
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/controllers/podbuilder"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+)
+
+// annotationNamespace tells the namespace of the flow on an object that has none itself.
+const annotationNamespace = "workpulling.dev/flow-namespace"
+
+// Settings are what the operator was started with.
+type Settings struct {
+	// Image is the runtime's.
+	Image string
+	// OperatorAddress is host:port of the FlowStatsCollector; empty turns reports off. OperatorHost is the name in its certificate.
+	OperatorAddress, OperatorHost string
+	// TokenReviewerClusterRole is the ClusterRole that lets a producer have tokens reviewed.
+	TokenReviewerClusterRole string
+}
+
+// objects are the children of a flow besides the StatefulSet, in the order in which they are needed.
+func objects(flow *v1alpha1.WorkPullingFlow, config string, settings Settings) []client.Object {
+	list := []client.Object{
+		configMap(flow, config), role(flow), roleBinding(flow), clusterRoleBinding(flow, settings.TokenReviewerClusterRole),
+		producerService(flow), intakeService(flow),
+	}
+	if podbuilder.ProducerServiceAccount(flow) == runtimeconfig.ProducerName(flow.Name) {
+		list = append(list, serviceAccount(flow))
+	}
+	return list
+}
+
+func metadata(flow *v1alpha1.WorkPullingFlow, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: flow.Namespace, Name: name, Labels: podbuilder.ProducerLabels(flow),
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(flow, v1alpha1.GroupVersion.WithKind(v1alpha1.KindWorkPullingFlow))},
+	}
+}
+
+func configMap(flow *v1alpha1.WorkPullingFlow, config string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metadata(flow, runtimeconfig.ProducerName(flow.Name)), Data: map[string]string{"config.json": config}}
+}
+
+func serviceAccount(flow *v1alpha1.WorkPullingFlow) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metadata(flow, runtimeconfig.ProducerName(flow.Name)), AutomountServiceAccountToken: ptr.To(false)}
+}
+
+// role is all that a producer may do in its namespace: see which pods may bind, and ask whether a submitter may submit.
+func role(flow *v1alpha1.WorkPullingFlow) *rbacv1.Role {
+	return &rbacv1.Role{ObjectMeta: metadata(flow, runtimeconfig.ProducerName(flow.Name)), Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"workerpools"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"localsubjectaccessreviews"}, Verbs: []string{"create"}},
+	}}
+}
+
+func roleBinding(flow *v1alpha1.WorkPullingFlow) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metadata(flow, runtimeconfig.ProducerName(flow.Name)),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: runtimeconfig.ProducerName(flow.Name)},
+		Subjects:   subjects(flow),
+	}
+}
+
+// clusterRoleBinding lets the producer have tokens reviewed, which is a question to the whole cluster. It cannot be owned by an object
+// of a namespace, so the finalizer removes it.
+func clusterRoleBinding(flow *v1alpha1.WorkPullingFlow, clusterRole string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        fmt.Sprintf("workpulling:%s:%s", flow.Namespace, flow.Name),
+			Labels:      podbuilder.ProducerLabels(flow),
+			Annotations: map[string]string{annotationNamespace: flow.Namespace},
+		},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole},
+		Subjects: subjects(flow),
+	}
+}
+
+func subjects(flow *v1alpha1.WorkPullingFlow) []rbacv1.Subject {
+	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: flow.Namespace, Name: podbuilder.ProducerServiceAccount(flow)}}
+}
+
+// producerService gives the producer's pod its host name. It publishes the address before the pod is ready, so that workers can bind to
+// a producer whose app still starts.
+func producerService(flow *v1alpha1.WorkPullingFlow) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metadata(flow, runtimeconfig.ProducerName(flow.Name)), Spec: corev1.ServiceSpec{
+		ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: podbuilder.ProducerLabels(flow),
+		Ports: []corev1.ServicePort{servicePort("transport", runtimeconfig.PortTransport, runtimeconfig.PortTransport)},
+	}}
+}
+
+func intakeService(flow *v1alpha1.WorkPullingFlow) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metadata(flow, runtimeconfig.IntakeName(flow.Name)), Spec: corev1.ServiceSpec{
+		Selector: podbuilder.ProducerLabels(flow),
+		Ports:    []corev1.ServicePort{servicePort("https", 443, runtimeconfig.PortIntake)},
+	}}
+}
+
+func servicePort(name string, port, target int32) corev1.ServicePort {
+	return corev1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: port, TargetPort: intstr.FromInt32(target)}
+}
+
+// hosts are the names that the producer's certificate answers to.
+func hosts(flow *v1alpha1.WorkPullingFlow) []string {
+	intake := runtimeconfig.IntakeName(flow.Name)
+	return []string{
+		runtimeconfig.ProducerHost(flow.Name, flow.Namespace),
+		intake, intake + "." + flow.Namespace, intakeHost(flow), intakeHost(flow) + ".cluster.local",
+	}
+}
+
+func intakeHost(flow *v1alpha1.WorkPullingFlow) string {
+	return runtimeconfig.IntakeName(flow.Name) + "." + flow.Namespace + ".svc"
+}
+
+func intakeURL(flow *v1alpha1.WorkPullingFlow) string {
+	return fmt.Sprintf("https://%s/v1/flows/%s/jobs", intakeHost(flow), flow.Name)
+}

@@ -1,0 +1,35 @@
+package flow
+
+import (
+	"slices"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+)
+
+// document is what the producer reads, and re-reads.
+func document(flow *v1alpha1.WorkPullingFlow, intake runtimeconfig.Intake, settings Settings) runtimeconfig.Producer {
+	spec := &flow.Spec
+	allowed := slices.Clone(spec.AllowedServiceAccounts)
+	slices.Sort(allowed)
+	return runtimeconfig.Producer{
+		Namespace: flow.Namespace, Flow: flow.Name, FlowUID: string(flow.UID),
+		OperatorAddress: settings.OperatorAddress, OperatorHost: settings.OperatorHost,
+		Intake:    intake,
+		QueueType: string(spec.Queue.Type), QueueAttempts: int(spec.Queue.Retry.Attempts), QueueBackoffMS: int64(spec.Queue.Retry.BackoffMilliseconds),
+		OperationTimeoutSec:  int64(spec.Queue.OperationTimeoutSeconds),
+		RetryIntervalMS:      int64(spec.Producer.RetryIntervalMilliseconds),
+		DeliveryConfirmation: spec.Producer.DeliveryConfirmation == v1alpha1.SwitchEnabled,
+		StreamTimeoutSec:     int64(spec.Producer.StreamTimeoutSeconds),
+		BacklogMaxJobs:       ptr.Deref(spec.Backlog.MaxJobs, 0), BacklogMaxBytes: ptr.Deref(spec.Backlog.MaxBytes, 0),
+		PayloadMaxBytes:  spec.Payload.MaxBytes,
+		DeduplicationSec: int64(spec.DeduplicationWindowSeconds),
+		MaxAttempts:      int(ptr.Deref(spec.Redelivery.MaxAttempts, 0)),
+		BackoffInitialMS: int64(spec.Redelivery.Backoff.InitialMilliseconds), BackoffMaxMS: int64(spec.Redelivery.Backoff.MaxMilliseconds),
+		HeartbeatSec: int64(spec.Liveness.HeartbeatSeconds), DeadlineSec: int64(spec.Liveness.DeadlineSeconds),
+		MaxWindow:              int(spec.MaxFlowControlWindow),
+		AllowedServiceAccounts: allowed,
+	}
+}

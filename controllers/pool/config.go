@@ -1,0 +1,64 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/controllers/podbuilder"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+)
+
+// configOf is the ConfigMap that the workers of pool read, and re-read.
+func configOf(pool *v1alpha1.WorkerPool) (*corev1.ConfigMap, error) {
+	flow := pool.Spec.Flows[0]
+	doc := runtimeconfig.Worker{
+		Namespace: pool.Namespace, Pool: pool.Name, PoolUID: string(pool.UID), Flow: flow,
+		ProducerAddress:  fmt.Sprintf("%s:%d", runtimeconfig.ProducerHost(flow, pool.Namespace), runtimeconfig.PortTransport),
+		ProducerHost:     runtimeconfig.ProducerHost(flow, pool.Namespace),
+		Window:           int(pool.Spec.FlowControlWindow),
+		ResendIntervalMS: int64(pool.Spec.ResendIntervalMilliseconds),
+		Concurrency:      int(pool.Spec.Concurrency),
+		DrainTimeoutSec:  int64(pool.Spec.Drain.TimeoutSeconds),
+	}
+	if http := pool.Spec.Handler.HTTP; http != nil {
+		doc.HandlerPort, doc.HandlerPath, doc.HandlerTimeoutSec = http.Port, http.Path, int64(http.TimeoutSeconds)
+	}
+	text, _, err := runtimeconfig.Marshal(doc)
+	if err != nil {
+		return nil, err
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pool.Namespace, Name: runtimeconfig.WorkerConfigName(pool.Name, flow), Labels: podbuilder.WorkerLabels(pool),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pool, v1alpha1.GroupVersion.WithKind(v1alpha1.KindWorkerPool))},
+		},
+		Data: map[string]string{"config.json": text},
+	}, nil
+}
+
+// sweepConfigs deletes the documents of flows that no worker pulls from any more.
+func (r *Reconciler) sweepConfigs(ctx context.Context, o *observation) error {
+	used := map[string]bool{o.pool.Spec.Flows[0]: true}
+	for _, w := range o.snapshot.Workers {
+		used[w.pod.Labels[v1alpha1.LabelFlow]] = true
+	}
+	var list corev1.ConfigMapList
+	if err := r.Client.List(ctx, &list, client.InNamespace(o.pool.Namespace), client.MatchingLabels{v1alpha1.LabelPool: o.pool.Name}); err != nil {
+		return fmt.Errorf("listing the configurations: %w", err)
+	}
+	for i := range list.Items {
+		config := &list.Items[i]
+		if used[config.Labels[v1alpha1.LabelFlow]] || !metav1.IsControlledBy(config, o.pool) {
+			continue
+		}
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, config)); err != nil {
+			return fmt.Errorf("deleting the configuration %s: %w", config.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/certs"
+	"github.com/workpulling/workpulling/internal/children"
+	"github.com/workpulling/workpulling/internal/conditions"
+	"github.com/workpulling/workpulling/internal/flowstats"
+	"github.com/workpulling/workpulling/internal/metrics"
+	"github.com/workpulling/workpulling/internal/patch"
+	"github.com/workpulling/workpulling/internal/podhealth"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/internal/workercontrol"
+	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
+)
+
+// +kubebuilder:rbac:groups=workpulling.dev,resources=workerpools,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=workpulling.dev,resources=workerpools/status,verbs=patch
+// +kubebuilder:rbac:groups=workpulling.dev,resources=workerpools/finalizers,verbs=update
+// +kubebuilder:rbac:groups=workpulling.dev,resources=workpullingflows,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=workpulling-tls,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+const (
+	// IndexController is the cache's index of pods by the UID of their controller, IndexFlow that of pools by the name of their flow.
+	IndexController = "metadata.controllerUID"
+	IndexFlow       = "spec.flows"
+
+	// pollEvery is how often draining workers are asked.
+	pollEvery = 2 * time.Second
+	// mirrorEvery is how often a pool at rest looks at its autoscaler, whose changes bring no reconcile.
+	mirrorEvery = 2 * time.Minute
+)
+
+// Control asks and commands the workers.
+type Control interface {
+	Status(context.Context, workercontrol.Target) (*protocolv1.WorkerStatus, error)
+	CordonIfIdle(context.Context, workercontrol.Target) (bool, error)
+	StartDrain(context.Context, workercontrol.Target) error
+	Uncordon(context.Context, workercontrol.Target) error
+}
+
+// Reconciler reconciles WorkerPools.
+type Reconciler struct {
+	// Client reads from the cache and waits there for its own writes; Live reads from the API server.
+	Client   client.Client
+	Live     client.Reader
+	Recorder events.EventRecorder
+	Issuer   *certs.Issuer
+	Control  Control
+	Stats    *flowstats.Registry
+	Metrics  *metrics.Operator
+	Clock    clock.PassiveClock
+	// BackOff delays creations that were refused, by the UID of the pool.
+	BackOff *flowcontrol.Backoff
+	// Image is the runtime's.
+	Image string
+	// NewName makes the name of a new worker.
+	NewName func(pool string) string
+
+	memory *memory
+}
+
+var _ reconcile.Reconciler = (*Reconciler)(nil)
+
+// Reconcile brings one pool in line with its spec.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var pool v1alpha1.WorkerPool
+	if err := r.Client.Get(ctx, request.NamespacedName, &pool); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			r.Metrics.ForgetPool(request.Namespace, request.Name)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if pool.DeletionTimestamp != nil && len(pool.Finalizers) == 0 {
+		return ctrl.Result{}, nil
+	}
+	if pool.DeletionTimestamp == nil {
+		if _, err := patch.AddFinalizer(ctx, r.Client, &pool, v1alpha1.FinalizerPool); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	known := r.memory.of(pool.UID)
+	o, err := r.observe(ctx, &pool, known)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if pool.DeletionTimestamp != nil && o.namespaceOf.DeletionTimestamp != nil {
+		return r.release(ctx, &pool, "the namespace is being deleted; its pods stop on their own")
+	}
+	renewIn, err := r.ensureSurroundings(ctx, &pool)
+	if err != nil {
+		return r.unable(ctx, o, err)
+	}
+	plan := MakePlan(o.snapshot)
+	out, applyErr := r.apply(ctx, &pool, plan, known)
+	if applyErr == nil && pool.DeletionTimestamp != nil && len(o.snapshot.Workers) == 0 {
+		return r.release(ctx, &pool, "")
+	}
+	if applyErr == nil {
+		applyErr = r.sweepConfigs(ctx, o)
+	}
+	if o.snapshot.tally().live >= o.snapshot.desired() {
+		known.refusal = podhealth.Problem{}
+	}
+	if o.healthy() {
+		r.BackOff.DeleteEntry(string(pool.UID))
+	}
+	statusErr := r.writeStatus(ctx, o, out, known.refusal)
+	if err := errors.Join(applyErr, statusErr); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: r.nextLook(o, out, renewIn)}, nil
+}
+
+// ensureSurroundings makes what a worker mounts, before there is a worker.
+func (r *Reconciler) ensureSurroundings(ctx context.Context, pool *v1alpha1.WorkerPool) (time.Duration, error) {
+	if pool.DeletionTimestamp != nil {
+		return 0, nil
+	}
+	renewIn, err := r.Issuer.Ensure(ctx, pool.Namespace, runtimeconfig.WorkerName(pool.Name), runtimeconfig.WorkerHost(pool.Name, pool.Namespace))
+	if err != nil {
+		return 0, err
+	}
+	config, err := configOf(pool)
+	if err != nil {
+		return 0, err
+	}
+	_, err = r.Issuer.Keeper.Ensure(ctx, config)
+	return renewIn, err
+}
+
+// unable says in the status why the pool cannot be reconciled, and has it tried again.
+func (r *Reconciler) unable(ctx context.Context, o *observation, err error) (ctrl.Result, error) {
+	reason := v1alpha1.ReasonReconcileFailed
+	if taken := (*children.NameConflictError)(nil); errors.As(err, &taken) {
+		reason = v1alpha1.ReasonNameConflict
+	}
+	statusErr := r.writeStatus(ctx, o, &outcome{}, podhealth.Problem{Reason: reason, Message: err.Error()})
+	return ctrl.Result{}, errors.Join(err, statusErr)
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, o *observation, out *outcome, refusal podhealth.Problem) error {
+	after := o.pool.DeepCopy()
+	var changed []conditions.Transition
+	after.Status, changed = makeStatus(o, refusal)
+	wrote, err := patch.Status(ctx, r.Client, o.pool, after)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if wrote {
+		r.Metrics.StatusWrite(v1alpha1.KindWorkerPool)
+	}
+	t := o.snapshot.tally()
+	r.Metrics.Pool(o.pool.Namespace, o.pool.Name, metrics.PoolWorkers{
+		Desired: o.snapshot.desired(), Live: t.live, Ready: t.ready, Updated: t.updated, Draining: t.leaving,
+	})
+	for _, e := range out.events {
+		r.Recorder.Eventf(o.pool, nil, e.kind, e.reason, e.action, "%s", e.note)
+	}
+	conditions.Announce(r.Recorder, o.pool, changed, []string{v1alpha1.ConditionReady, v1alpha1.ConditionFlowAccepted}, nil)
+	return nil
+}
+
+// release lets a deleted pool go. why is empty where its workers are gone.
+func (r *Reconciler) release(ctx context.Context, pool *v1alpha1.WorkerPool, why string) (ctrl.Result, error) {
+	if why == "" {
+		if err := r.Issuer.Forget(ctx, pool.Namespace, runtimeconfig.WorkerName(pool.Name)); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	released, err := patch.RemoveFinalizer(ctx, r.Client, pool, v1alpha1.FinalizerPool)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if released && why != "" {
+		r.Recorder.Eventf(pool, nil, corev1.EventTypeNormal, "Released", "Deleting", "Released without waiting: %s", why)
+	}
+	r.memory.forget(pool.UID)
+	r.BackOff.DeleteEntry(string(pool.UID))
+	r.Metrics.ForgetPool(pool.Namespace, pool.Name)
+	return ctrl.Result{}, nil
+}
+
+// healthy says whether the pool has what it wants, so that a new failure starts with a short back-off again.
+func (o *observation) healthy() bool {
+	t := o.snapshot.tally()
+	return t.gone == 0 && t.ready >= o.snapshot.desired()
+}
+
+// nextLook is when the pool has to be looked at without an event of the API.
+func (r *Reconciler) nextLook(o *observation, out *outcome, renewIn time.Duration) time.Duration {
+	next := mirrorEvery
+	if renewIn > 0 {
+		next = min(next, renewIn)
+	}
+	if out.again || count(o.snapshot.Workers, Worker.leaving) > 0 {
+		next = min(next, pollEvery)
+	}
+	if wait := r.BackOff.Get(string(o.pool.UID)); wait > 0 && o.snapshot.tally().live < o.snapshot.desired() {
+		next = min(next, wait)
+	}
+	return next
+}

@@ -1,0 +1,231 @@
+package pool
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/conditions"
+	"github.com/workpulling/workpulling/internal/podhealth"
+)
+
+// Selector is the selector of a pool's live workers in the text form of the scale subresource.
+func Selector(pool *v1alpha1.WorkerPool) string {
+	return v1alpha1.LabelPoolUID + "=" + string(pool.UID)
+}
+
+// tally counts the workers of a snapshot.
+type tally struct {
+	live, ready, updated, outdated, leaving, gone, late int
+}
+
+func (s Snapshot) tally() tally {
+	var t tally
+	for _, w := range s.Workers {
+		switch {
+		case w.live():
+			t.live++
+			if w.Ready {
+				t.ready++
+			}
+			if w.Revision == s.Revision {
+				t.updated++
+			}
+			if s.outdated(w) {
+				t.outdated++
+			}
+		case w.leaving():
+			t.leaving++
+			if w.DrainingFor >= s.DrainTimeout {
+				t.late++
+			}
+		case w.Terminal:
+			t.gone++
+		case w.Terminating:
+			t.leaving++
+		}
+	}
+	return t
+}
+
+// makeStatus computes the whole status from what was observed. refusal is why the last creation failed.
+func makeStatus(o *observation, refusal podhealth.Problem) (v1alpha1.WorkerPoolStatus, []conditions.Transition) {
+	s, t := o.snapshot, o.snapshot.tally()
+	status := *o.pool.Status.DeepCopy()
+	status.ObservedGeneration = o.pool.Generation
+	status.Selector = Selector(o.pool)
+	status.Replicas = ptr.To(int32(t.live))
+	status.Ready = ptr.To(int32(t.ready))
+	status.Updated = ptr.To(int32(t.updated))
+	status.Draining = ptr.To(int32(t.leaving))
+	status.UpdateRevision = s.Revision
+	if t.outdated == 0 && t.live >= s.desired() && !s.Deleting {
+		status.CurrentRevision = s.Revision
+	}
+	status.Registered, status.Busy = o.bound()
+
+	accepted := o.flowAccepted()
+	changed := conditions.Set(&status.Conditions, o.pool.Generation,
+		o.ready(t, accepted, refusal), accepted, o.progressing(t, refusal), o.scalingActive(), drained(s, t))
+	return status, changed
+}
+
+// bound counts the live workers that the producer knows. Without its report nothing is known.
+func (o *observation) bound() (registered, busy *int32) {
+	if !o.stats.Connected {
+		return nil, nil
+	}
+	live := map[string]bool{}
+	for _, w := range o.snapshot.Workers {
+		live[w.UID] = !w.Terminal
+	}
+	registered, busy = new(int32), new(int32)
+	for _, worker := range o.stats.Stats.GetWorkers() {
+		if !live[worker.PodUid] {
+			continue
+		}
+		*registered++
+		if worker.InFlight > 0 {
+			*busy++
+		}
+	}
+	return registered, busy
+}
+
+func (o *observation) flowAccepted() conditions.Condition {
+	const kind = v1alpha1.ConditionFlowAccepted
+	name := o.pool.Spec.Flows[0]
+	switch {
+	case o.flow == nil:
+		return conditions.False(kind, v1alpha1.ReasonFlowNotFound,
+			fmt.Sprintf("there is no WorkPullingFlow %q in the namespace; create it or correct spec.flows", name))
+	case !o.accountAllowed():
+		return conditions.False(kind, v1alpha1.ReasonServiceAccountNotAllowed, fmt.Sprintf(
+			"flow %q does not allow workers of ServiceAccount %q; add it to the flow's spec.allowedServiceAccounts or change spec.template.spec.serviceAccountName",
+			name, accountOf(o.pool)))
+	case o.flow.DeletionTimestamp != nil:
+		return conditions.False(kind, v1alpha1.ReasonFlowDeleting, fmt.Sprintf("flow %q is being deleted; the workers finish its jobs", name))
+	case o.flow.IsSuspended():
+		return conditions.True(kind, v1alpha1.ReasonFlowSuspended, fmt.Sprintf("flow %q is suspended; the workers wait", name))
+	case o.flow.Spec.MaxFlowControlWindow > 0 && o.pool.Spec.FlowControlWindow > o.flow.Spec.MaxFlowControlWindow:
+		return conditions.True(kind, v1alpha1.ReasonWindowCapped, fmt.Sprintf(
+			"flow %q caps the window of %d at %d", name, o.pool.Spec.FlowControlWindow, o.flow.Spec.MaxFlowControlWindow))
+	}
+	return conditions.True(kind, v1alpha1.ReasonFlowFound, "")
+}
+
+// ready is a chain: the first line that applies is the answer.
+func (o *observation) ready(t tally, accepted conditions.Condition, refusal podhealth.Problem) conditions.Condition {
+	const kind = v1alpha1.ConditionReady
+	s := o.snapshot
+	short := fmt.Sprintf("%d of %d workers are ready", t.ready, s.desired())
+	problem := o.problem(t, refusal)
+	switch {
+	case s.Deleting:
+		return conditions.False(kind, v1alpha1.ReasonDeleting, fmt.Sprintf(
+			"waiting for %d workers to finish their jobs, each for at most %s", t.live+t.leaving, s.DrainTimeout))
+	case accepted.Status == "False":
+		return conditions.False(kind, accepted.Reason, accepted.Message)
+	case s.desired() == 0 && t.live == 0:
+		return conditions.True(kind, v1alpha1.ReasonScaledToZero, "spec.replicas is 0")
+	case t.ready >= s.desired():
+		return conditions.True(kind, v1alpha1.ReasonWorkersReady, "")
+	case problem.Reason != "":
+		return conditions.False(kind, problem.Reason, short+": "+problem.Message)
+	}
+	return conditions.False(kind, v1alpha1.ReasonWorkersUnready, short)
+}
+
+// problem is the first thing that keeps workers from being ready.
+func (o *observation) problem(t tally, refusal podhealth.Problem) podhealth.Problem {
+	if refusal.Reason != "" && t.live < o.snapshot.desired() {
+		return refusal
+	}
+	for _, w := range o.snapshot.Workers {
+		if !w.live() || w.pod == nil {
+			continue
+		}
+		if found := podhealth.Diagnose(w.pod); found.Reason != "" {
+			return found
+		}
+	}
+	for _, w := range o.snapshot.Workers {
+		if w.live() && !w.Ready && w.pod != nil && podhealth.AppSilent(w.pod) {
+			return podhealth.Problem{Reason: v1alpha1.ReasonHandlerNotListening, Message: fmt.Sprintf(
+				"the app of pod %s does not answer on port %d; it gets no job until it does", w.Name, o.handlerPort())}
+		}
+	}
+	return podhealth.Problem{}
+}
+
+func (o *observation) handlerPort() int32 {
+	if http := o.pool.Spec.Handler.HTTP; http != nil {
+		return http.Port
+	}
+	return 0
+}
+
+func (o *observation) progressing(t tally, refusal podhealth.Problem) conditions.Condition {
+	const kind = v1alpha1.ConditionProgressing
+	s := o.snapshot
+	switch {
+	case refusal.Reason != "" && t.live < s.desired():
+		return conditions.False(kind, refusal.Reason, refusal.Message)
+	case s.Deleting:
+		return conditions.True(kind, v1alpha1.ReasonScalingDown, "the workers finish their jobs before the pool is gone")
+	case o.flow == nil && t.live < s.desired():
+		return conditions.False(kind, v1alpha1.ReasonFlowNotFound, "no workers are made before the flow exists")
+	case s.Paused && t.outdated > 0:
+		return conditions.False(kind, v1alpha1.ReasonPaused, fmt.Sprintf("spec.paused holds the rollout; %d workers are of an old revision", t.outdated))
+	case s.rolling():
+		return conditions.True(kind, v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d workers are of the newest revision", t.live-t.outdated, s.desired()))
+	case t.live < s.desired() && (t.gone > 0 || t.leaving > 0):
+		return conditions.True(kind, v1alpha1.ReasonReplacingWorkers, fmt.Sprintf("%d of %d workers exist", t.live, s.desired()))
+	case t.live < s.desired():
+		return conditions.True(kind, v1alpha1.ReasonScalingUp, fmt.Sprintf("%d of %d workers exist", t.live, s.desired()))
+	case t.live > s.desired() || t.leaving > 0:
+		return conditions.True(kind, v1alpha1.ReasonScalingDown, fmt.Sprintf("%d workers are wanted", s.desired()))
+	}
+	return conditions.False(kind, v1alpha1.ReasonStable, "")
+}
+
+func drained(s Snapshot, t tally) conditions.Condition {
+	const kind = v1alpha1.ConditionDrained
+	switch {
+	case t.late > 0:
+		return conditions.False(kind, v1alpha1.ReasonDrainTimedOut, fmt.Sprintf(
+			"%d workers did not finish within %s and are deleted; raise spec.drain.timeoutSeconds above the longest job", t.late, s.DrainTimeout))
+	case t.leaving > 0:
+		return conditions.False(kind, v1alpha1.ReasonWorkersDraining, fmt.Sprintf("%d workers finish their jobs", t.leaving))
+	}
+	return conditions.True(kind, v1alpha1.ReasonNothingDraining, "")
+}
+
+// scalingActive mirrors the one HorizontalPodAutoscaler that targets the pool.
+func (o *observation) scalingActive() conditions.Condition {
+	const kind = v1alpha1.ConditionScalingActive
+	switch len(o.autoscalers) {
+	case 0:
+		return conditions.False(kind, v1alpha1.ReasonNoAutoscaler, "no HorizontalPodAutoscaler targets the pool")
+	case 1:
+	default:
+		names := make([]string, 0, len(o.autoscalers))
+		for _, h := range o.autoscalers {
+			names = append(names, h.Name)
+		}
+		slices.Sort(names)
+		return conditions.False(kind, v1alpha1.ReasonAutoscalerAmbiguous, "several HorizontalPodAutoscalers target the pool: "+strings.Join(names, ", "))
+	}
+	autoscaler := o.autoscalers[0]
+	for _, c := range autoscaler.Status.Conditions {
+		if c.Type == autoscalingv2.ScalingActive && c.Status != corev1.ConditionTrue {
+			return conditions.False(kind, v1alpha1.ReasonAutoscalerFailing, fmt.Sprintf("HorizontalPodAutoscaler %s: %s: %s", autoscaler.Name, c.Reason, c.Message))
+		}
+	}
+	return conditions.True(kind, v1alpha1.ReasonAutoscalerActive, "HorizontalPodAutoscaler "+autoscaler.Name)
+}

@@ -1,0 +1,91 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// Operator holds the metrics of one operator.
+type Operator struct {
+	workers      *prometheus.GaugeVec
+	workerSteps  *prometheus.CounterVec
+	flowJobs     *prometheus.GaugeVec
+	flowReports  *prometheus.GaugeVec
+	statusWrites *prometheus.CounterVec
+	caExpiry     prometheus.GaugeFunc
+}
+
+// NewOperator registers the metrics. caExpires tells when the certificate authority ends.
+func NewOperator(registry crmetrics.RegistererGatherer, caExpires func() time.Time) *Operator {
+	m := &Operator{
+		workers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "workpulling_operator_pool_workers", Help: "Workers of a pool by state: desired, live, ready, updated, draining.",
+		}, []string{"namespace", "pool", "state"}),
+		workerSteps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "workpulling_operator_worker_steps_total", Help: "Steps taken for workers of a pool: Create, Remove, Release, Drain, Delete, Expire, Undrain and others.",
+		}, []string{"namespace", "pool", "step"}),
+		flowJobs: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "workpulling_operator_flow_jobs", Help: "Jobs of a flow, as last reported, by state: backlog, in_flight, dead_letter.",
+		}, []string{"namespace", "flow", "state"}),
+		flowReports: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "workpulling_operator_flow_connected", Help: "1 where the producer of a flow reports to the operator.",
+		}, []string{"namespace", "flow"}),
+		statusWrites: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "workpulling_operator_status_writes_total", Help: "Writes of a status, by kind. At rest it does not move.",
+		}, []string{"kind"}),
+		caExpiry: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "workpulling_operator_ca_expiry_timestamp_seconds", Help: "When the certificate authority that signs now expires.",
+		}, func() float64 { return float64(caExpires().Unix()) }),
+	}
+	registry.MustRegister(m.workers, m.workerSteps, m.flowJobs, m.flowReports, m.statusWrites, m.caExpiry)
+	return m
+}
+
+// PoolWorkers are the counts of one pool.
+type PoolWorkers struct{ Desired, Live, Ready, Updated, Draining int }
+
+// Pool sets the counts of a pool.
+func (m *Operator) Pool(namespace, pool string, w PoolWorkers) {
+	for state, value := range map[string]int{
+		"desired": w.Desired, "live": w.Live, "ready": w.Ready, "updated": w.Updated, "draining": w.Draining,
+	} {
+		m.workers.WithLabelValues(namespace, pool, state).Set(float64(value))
+	}
+}
+
+// Step counts one step for a worker.
+func (m *Operator) Step(namespace, pool, step string) {
+	m.workerSteps.WithLabelValues(namespace, pool, step).Inc()
+}
+
+// ForgetPool removes the series of a pool.
+func (m *Operator) ForgetPool(namespace, pool string) {
+	labels := prometheus.Labels{"namespace": namespace, "pool": pool}
+	m.workers.DeletePartialMatch(labels)
+	m.workerSteps.DeletePartialMatch(labels)
+}
+
+// Flow sets the numbers of a flow that reports; without a report only the connection is known.
+func (m *Operator) Flow(namespace, flow string, connected bool, backlog, inFlight, deadLetters int64) {
+	if !connected {
+		m.flowJobs.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "flow": flow})
+		m.flowReports.WithLabelValues(namespace, flow).Set(0)
+		return
+	}
+	m.flowReports.WithLabelValues(namespace, flow).Set(1)
+	for state, value := range map[string]int64{"backlog": backlog, "in_flight": inFlight, "dead_letter": deadLetters} {
+		m.flowJobs.WithLabelValues(namespace, flow, state).Set(float64(value))
+	}
+}
+
+// ForgetFlow removes the series of a flow.
+func (m *Operator) ForgetFlow(namespace, flow string) {
+	labels := prometheus.Labels{"namespace": namespace, "flow": flow}
+	m.flowJobs.DeletePartialMatch(labels)
+	m.flowReports.DeletePartialMatch(labels)
+}
+
+// StatusWrite counts one write of a status.
+func (m *Operator) StatusWrite(kind string) { m.statusWrites.WithLabelValues(kind).Inc() }

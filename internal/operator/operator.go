@@ -1,0 +1,247 @@
+package operator
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/controllers/flow"
+	"github.com/workpulling/workpulling/controllers/pool"
+	"github.com/workpulling/workpulling/internal/certs"
+	"github.com/workpulling/workpulling/internal/children"
+	"github.com/workpulling/workpulling/internal/flowstats"
+	"github.com/workpulling/workpulling/internal/metrics"
+	"github.com/workpulling/workpulling/internal/workercontrol"
+)
+
+// Of the metrics endpoint's own authentication and authorization, and of the leader's Lease:
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=workpulling-system,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=workpulling-system,resources=leases,resourceNames=workpulling-operator,verbs=get;update
+// +kubebuilder:rbac:groups="",namespace=workpulling-system,resources=secrets,resourceNames=workpulling-operator-ca,verbs=get;patch
+
+const (
+	// reconcileTimeout ends a reconcile that waits for an API server or a cache that does not come.
+	reconcileTimeout = 2 * time.Minute
+	// createBackOff is the first and the longest pause after a refused creation.
+	createBackOff, createBackOffMax = time.Second, 2 * time.Minute
+	// queued is how many published reports may wait for a reconciler.
+	queued = 8192
+	// Requests a second to the API server. Its own priority and fairness is the real limit.
+	qps, burst = 100, 200
+)
+
+// Scheme returns a scheme with all kinds that the operator reads or writes.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	if err := clientscheme.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("adding the core kinds: %w", err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("adding our kinds: %w", err)
+	}
+	return scheme, nil
+}
+
+// Operator is an operator that is ready to run.
+type Operator struct {
+	manager ctrl.Manager
+	// Registry holds the reports of the producers.
+	Registry *flowstats.Registry
+	// Authority is the certificate authority.
+	Authority *certs.Authority
+}
+
+// Parts replaces parts of an operator in a test; nil members are the real ones.
+type Parts struct {
+	// Control speaks to workers.
+	Control func(*certs.Authority) pool.Control
+	// Metrics is where metrics are registered.
+	Metrics crmetrics.RegistererGatherer
+}
+
+// New puts an operator together and loads its certificate authority.
+func New(ctx context.Context, config *rest.Config, options Options, parts Parts, log logr.Logger) (*Operator, error) {
+	if err := options.validate(); err != nil {
+		return nil, err
+	}
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = qps, burst
+	direct, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	authority := certs.NewAuthority(direct, types.NamespacedName{Namespace: options.Namespace, Name: options.AuthoritySecret}, clock.RealClock{}, log)
+	if err := authority.Sync(ctx); err != nil {
+		return nil, err
+	}
+	manager, err := newManager(config, scheme, options, authority, log)
+	if err != nil {
+		return nil, err
+	}
+	o := &Operator{manager: manager, Authority: authority, Registry: flowstats.NewRegistry(clock.RealClock{}, options.StatusInterval)}
+	if err := o.addReconcilers(ctx, direct, options, parts); err != nil {
+		return nil, err
+	}
+	return o, o.addServers(direct, options, log)
+}
+
+// Run runs the operator until ctx ends.
+func (o *Operator) Run(ctx context.Context) error {
+	if err := o.manager.Start(ctx); err != nil {
+		return fmt.Errorf("running the manager: %w", err)
+	}
+	return nil
+}
+
+func newManager(config *rest.Config, scheme *runtime.Scheme, options Options, authority *certs.Authority, log logr.Logger) (ctrl.Manager, error) {
+	caching, err := cacheOptions(options.WatchNamespaces)
+	if err != nil {
+		return nil, err
+	}
+	manager, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme, Logger: log, Cache: caching,
+		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Metrics: metricsserver.Options{
+			BindAddress: options.MetricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
+			TLSOpts: []func(*tls.Config){func(c *tls.Config) { serveAs(c, authority, "workpulling-operator-metrics."+options.Namespace+".svc") }},
+		},
+		HealthProbeBindAddress:        options.ProbeAddress,
+		LeaderElection:                options.LeaderElection,
+		LeaderElectionID:              options.LeaderElectionID,
+		LeaderElectionNamespace:       options.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	if err := manager.AddHealthzCheck("alive", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("adding the health check: %w", err)
+	}
+	err = manager.AddReadyzCheck("caches", func(request *http.Request) error {
+		if !manager.GetCache().WaitForCacheSync(request.Context()) {
+			return errors.New("the caches are not in sync yet")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("adding the readiness check: %w", err)
+	}
+	return manager, nil
+}
+
+// serveAs makes a server present a certificate of the authority for host.
+func serveAs(c *tls.Config, authority *certs.Authority, host string) {
+	c.MinVersion = tls.VersionTLS13
+	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return authority.Certificate(certs.Leaf{CommonName: host, Hosts: []string{host}, Usage: x509.ExtKeyUsageServerAuth})
+	}
+}
+
+func (o *Operator) addReconcilers(ctx context.Context, direct client.Client, options Options, parts Parts) error {
+	host, err := options.host()
+	if err != nil {
+		return err
+	}
+	if parts.Metrics == nil {
+		parts.Metrics = crmetrics.Registry
+	}
+	if parts.Control == nil {
+		parts.Control = func(a *certs.Authority) pool.Control { return workercontrol.New(a) }
+	}
+	manager := o.manager
+	recorder := manager.GetEventRecorder(children.ManagedBy)
+	issuer := &certs.Issuer{
+		Authority: o.Authority, Clock: clock.RealClock{},
+		Keeper: children.Keeper{Client: manager.GetClient(), Live: manager.GetAPIReader()},
+	}
+	measured := metrics.NewOperator(parts.Metrics, o.Authority.Expires)
+	control := controller.Options{
+		MaxConcurrentReconciles: options.Concurrency, ReconciliationTimeout: reconcileTimeout, EnableWarmup: ptr.To(true),
+		SkipNameValidation: ptr.To(true),
+	}
+	pools := &pool.Reconciler{
+		Client: manager.GetClient(), Live: manager.GetAPIReader(), Recorder: recorder, Issuer: issuer,
+		Control: parts.Control(o.Authority), Stats: o.Registry, Metrics: measured, Clock: clock.RealClock{},
+		BackOff: flowcontrol.NewBackOff(createBackOff, createBackOffMax), Image: options.RuntimeImage,
+		NewName: func(pool string) string { return pool + "-" + rand.String(5) },
+	}
+	if err := pools.SetupWithManager(ctx, manager, control, o.reports()); err != nil {
+		return err
+	}
+	flows := &flow.Reconciler{
+		Client: manager.GetClient(), Live: manager.GetAPIReader(), Direct: direct, Recorder: recorder, Issuer: issuer,
+		Stats: o.Registry, Metrics: measured, Clock: clock.RealClock{},
+		Settings: flow.Settings{
+			Image: options.RuntimeImage, OperatorAddress: options.Address, OperatorHost: host,
+			TokenReviewerClusterRole: options.TokenReviewerClusterRole,
+		},
+	}
+	return flows.SetupWithManager(manager, control, o.reports())
+}
+
+// reports is a channel with each flow whose published report changed. Where a reconciler is that far behind, it will look anyway.
+func (o *Operator) reports() <-chan event.GenericEvent {
+	channel := make(chan event.GenericEvent, queued)
+	o.Registry.OnPublish(func(key types.NamespacedName) {
+		changed := &v1alpha1.WorkPullingFlow{}
+		changed.Namespace, changed.Name = key.Namespace, key.Name
+		select {
+		case channel <- event.GenericEvent{Object: changed}:
+		default:
+		}
+	})
+	return channel
+}
+
+func (o *Operator) addServers(direct client.Client, options Options, log logr.Logger) error {
+	if err := o.manager.Add(o.Authority); err != nil {
+		return fmt.Errorf("adding the certificate authority: %w", err)
+	}
+	if err := o.manager.Add(o.Registry); err != nil {
+		return fmt.Errorf("adding the registry of reports: %w", err)
+	}
+	host, err := options.host()
+	if err != nil || host == "" {
+		return err
+	}
+	serving := &tls.Config{}
+	serveAs(serving, o.Authority, host)
+	// HTTP/2 is what gRPC speaks; without the name the handshake is refused.
+	serving.NextProtos = []string{"h2"}
+	server := &flowstats.Server{
+		Address: options.ReportsAddress, TLS: serving, Registry: o.Registry, Log: log.WithName("reports"),
+		Identify: flowstats.TokenIdentity(direct),
+	}
+	if err := o.manager.Add(server); err != nil {
+		return fmt.Errorf("adding the server of reports: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// Options configure an operator.
+type Options struct {
+	// Namespace is the operator's own. Required.
+	Namespace string
+	// RuntimeImage is the image of the sidecars. Required.
+	RuntimeImage string
+	// Address is host:port where producers reach the leader, normally a Service of the operator; empty turns reports off.
+	Address string
+	// ReportsAddress is where the leader listens for reports (":9443").
+	ReportsAddress string
+	// MetricsAddress serves metrics over HTTPS with authentication and authorization (":8443"); "0" turns them off.
+	MetricsAddress string
+	// ProbeAddress serves /healthz and /readyz (":8081"); "0" turns them off.
+	ProbeAddress string
+	// TokenReviewerClusterRole is the ClusterRole that producers are bound to ("workpulling-token-reviewer").
+	TokenReviewerClusterRole string
+	// AuthoritySecret is the name of the Secret, in Namespace, of the certificate authority ("workpulling-operator-ca").
+	AuthoritySecret string
+	// WatchNamespaces restricts the operator to some namespaces; empty means all.
+	WatchNamespaces []string
+	// LeaderElection is on in every installation; LeaderElectionID names the Lease ("workpulling-operator").
+	LeaderElection   bool
+	LeaderElectionID string
+	// Concurrency is how many flows, and how many pools, are reconciled at a time (8).
+	Concurrency int
+	// StatusInterval is the least time between two status writes of a flow of which only numbers changed (10 s).
+	StatusInterval time.Duration
+}
+
+// Defaults returns the options of an ordinary installation, without those that are required.
+func Defaults() Options {
+	return Options{
+		ReportsAddress: ":9443", MetricsAddress: ":8443", ProbeAddress: ":8081",
+		TokenReviewerClusterRole: "workpulling-token-reviewer", AuthoritySecret: "workpulling-operator-ca",
+		LeaderElection: true, LeaderElectionID: "workpulling-operator",
+		Concurrency: 8, StatusInterval: 10 * time.Second,
+	}
+}
+
+// host is the name in the certificate that producers verify.
+func (o Options) host() (string, error) {
+	if o.Address == "" {
+		return "", nil
+	}
+	host, _, err := net.SplitHostPort(o.Address)
+	if err != nil {
+		return "", fmt.Errorf("--operator-address %q is not host:port: %w", o.Address, err)
+	}
+	return host, nil
+}
+
+func (o Options) validate() error {
+	var errs []error
+	if o.Namespace == "" {
+		errs = append(errs, errors.New("the operator's namespace is not known: set --namespace or POD_NAMESPACE"))
+	}
+	if o.RuntimeImage == "" {
+		errs = append(errs, errors.New("--runtime-image is required: the image of the sidecars"))
+	}
+	if o.Concurrency < 1 {
+		errs = append(errs, fmt.Errorf("--concurrency %d: at least 1 is needed", o.Concurrency))
+	}
+	if _, err := o.host(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
