@@ -264,6 +264,7 @@ type WorkerPoolStatus struct {
 	// the namespace.
 	//
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Selector string `json:"selector,omitempty"`
 
@@ -304,6 +305,7 @@ type WorkerPoolStatus struct {
 	// currentRevision is the revision that the last finished rollout ended on.
 	//
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	CurrentRevision string `json:"currentRevision,omitempty"`
 
@@ -311,6 +313,7 @@ type WorkerPoolStatus struct {
 	// currentRevision while a rollout goes on.
 	//
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	UpdateRevision string `json:"updateRevision,omitempty"`
 }

@@ -459,6 +459,7 @@ type WorkPullingFlowStatus struct {
 	// intakeURL is where jobs are submitted from inside the cluster.
 	//
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	IntakeURL string `json:"intakeURL,omitempty"`
 
