@@ -1,6 +1,7 @@
 package local
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
@@ -37,13 +38,16 @@ func (t *table) check() error {
 	}); err != nil {
 		return err
 	}
-	if err := t.jobs.ForEach(func(key, record []byte) error {
+	if err := t.jobs.ForEach(func(key, _ []byte) error {
+		if binary.BigEndian.Uint16(key[8:]) > 0 {
+			return nil
+		}
 		jobs--
-		job, err := decodeJob(key, record)
+		job, err := t.job(int64(binary.BigEndian.Uint64(key)))
 		if err != nil {
 			return err
 		}
-		e, ok, err := t.entry(key)
+		e, ok, err := t.entry(key[:8])
 		if err != nil || !ok || e.Settled() || e.MessageID != job.MessageID || e.PayloadBytes != len(job.Payload) {
 			return fmt.Errorf("job %q under %x does not belong to %+v, error %v", job.MessageID, key, e, err)
 		}

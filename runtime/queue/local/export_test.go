@@ -1,7 +1,10 @@
 package local
 
 import (
+	"bytes"
+	"errors"
 	"sync"
+	"testing"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -15,10 +18,22 @@ const FileName = fileName
 // Hang makes commits of the queue hang until release is called.
 func Hang(q *Queue) (release func()) {
 	gate := make(chan struct{})
-	q.writing <- struct{}{}
-	q.gate = func() { <-gate }
-	<-q.writing
+	SetGate(q, func() error { <-gate; return nil })
 	return sync.OnceFunc(func() { close(gate) })
+}
+
+// SetGate runs gate before each commit; its error is that of the commit.
+func SetGate(q *Queue, gate func() error) {
+	q.writing <- struct{}{}
+	q.gate = gate
+	<-q.writing
+}
+
+// Waiting is how many operations wait for a commit that has not started.
+func Waiting(q *Queue) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.pending)
 }
 
 // SetFormat pretends that another build wrote the file.
@@ -34,17 +49,30 @@ func SpoilEntry(tx *bolt.Tx, seq int64, spoil func(*ledger.Entry)) error {
 		return err
 	}
 	spoil(&e)
+	if e.StoreSeq > seq { // moved whole, index and all
+		if err := errors.Join(rows.Delete(seqKey(seq)), tx.Bucket(bucketIDs).Put([]byte(e.MessageID), seqKey(e.StoreSeq))); err != nil {
+			return err
+		}
+	}
 	return rows.Put(seqKey(e.StoreSeq), encodeEntry(e))
 }
 
-// SpoilRecord rewrites the raw row or job of a sequence; nil deletes it.
-func SpoilRecord(tx *bolt.Tx, bucket string, seq int64, spoil func([]byte) []byte) error {
-	b := tx.Bucket([]byte(bucket))
-	record := spoil(append([]byte(nil), b.Get(seqKey(seq))...))
+// SpoilRow rewrites the raw row of a sequence; nil deletes it.
+func SpoilRow(tx *bolt.Tx, seq int64, spoil func([]byte) []byte) error {
+	return spoilRecord(tx.Bucket(bucketRows), seqKey(seq), spoil)
+}
+
+// SpoilPart rewrites a raw part of a job; nil deletes it.
+func SpoilPart(tx *bolt.Tx, seq int64, part int, spoil func([]byte) []byte) error {
+	return spoilRecord(tx.Bucket(bucketJobs), partKey(seq, part), spoil)
+}
+
+func spoilRecord(b *bolt.Bucket, key []byte, spoil func([]byte) []byte) error {
+	record := spoil(bytes.Clone(b.Get(key)))
 	if record == nil {
-		return b.Delete(seqKey(seq))
+		return b.Delete(key)
 	}
-	return b.Put(seqKey(seq), record)
+	return b.Put(key, record)
 }
 
 // Check verifies every index against every other, for tests: it returns the first contradiction.
@@ -63,4 +91,16 @@ func Epoch(tx *bolt.Tx) (queue.Epoch, error) {
 		return 0, err
 	}
 	return t.state.epoch, nil
+}
+
+// FillAudit writes audit lines in one commit.
+func FillAudit(t testing.TB, q *Queue, lines int) {
+	t.Helper()
+	if err := q.update(func(table *table) {
+		for range lines {
+			table.note(queue.AuditLine{Action: queue.AuditDrop, Text: "filler"})
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
 }

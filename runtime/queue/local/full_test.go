@@ -65,9 +65,11 @@ func starvedChild() {
 		fatal(fmt.Errorf("while full: %w", err))
 	}
 	// Settling frees space inside the file, so a full disk can be worked off.
-	refs := []queue.JobRef{{MessageID: "job-1", StoreSeq: 1}, {MessageID: "job-2", StoreSeq: 2}, {MessageID: "job-3", StoreSeq: 3}}
-	if _, err := q.Apply(ctx, epoch, queue.Batch{Accepts: refs, Confirms: refs}); err != nil {
-		fatal(fmt.Errorf("confirming on a full disk: %w", err))
+	for seq := range int64(3) {
+		refs := []queue.JobRef{{MessageID: fmt.Sprintf("job-%d", seq+1), StoreSeq: seq + 1}}
+		if _, err := q.Apply(ctx, epoch, queue.Batch{Accepts: refs, Confirms: refs}); err != nil {
+			fatal(fmt.Errorf("confirming on a full disk: %w", err))
+		}
 	}
 	if err := store(); err != nil {
 		fatal(fmt.Errorf("storing into freed space: %w", err))

@@ -95,8 +95,9 @@ func (q *Queue) takeAll() []*operation {
 	return all
 }
 
-// commit runs a group in one transaction. If that fails, each operation gets the failure, also one that had been refused: the
-// refusal may have rested on a neighbour that did not happen after all.
+// commit runs a group in one transaction. If that fails, nothing that was said inside it counts, not even a refusal: it may have
+// rested on a neighbour that did not happen after all. Each operation then gets a transaction of its own, so that on a full
+// disk a large store does not take a small confirm down with it.
 func (q *Queue) commit(group []*operation) {
 	errs := make([]error, len(group))
 	failure := q.update(func(t *table) {
@@ -106,6 +107,12 @@ func (q *Queue) commit(group []*operation) {
 			}
 		}
 	})
+	if failure != nil && len(group) > 1 {
+		for i := range group {
+			q.commit(group[i : i+1])
+		}
+		return
+	}
 	for i, op := range group {
 		if failure != nil {
 			errs[i] = failure
@@ -138,7 +145,9 @@ func (q *Queue) update(deeds func(*table)) error {
 			return err
 		}
 		if q.gate != nil {
-			q.gate()
+			if err := q.gate(); err != nil {
+				return fmt.Errorf("committing: %w", err)
+			}
 		}
 		if err := tx.Commit(); err != nil {
 			return fmt.Errorf("committing: %w", err)

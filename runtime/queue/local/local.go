@@ -64,7 +64,7 @@ type Queue struct {
 	running bool // a flusher takes what is pending
 	flusher sync.WaitGroup
 
-	gate func() // tests make commits hang here; nil otherwise
+	gate func() error // tests make commits hang or fail here; nil otherwise
 }
 
 var (

@@ -46,7 +46,7 @@ func spoil(t testing.TB, dir string, damage queuetest.Damage) bool {
 		return true
 	}
 	record := func(f func([]byte) []byte) bool {
-		edit(t, dir, func(tx *bolt.Tx) error { return local.SpoilRecord(tx, "rows", 2, f) })
+		edit(t, dir, func(tx *bolt.Tx) error { return local.SpoilRow(tx, 2, f) })
 		return true
 	}
 	switch damage {
@@ -255,11 +255,15 @@ func TestDamagedJob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filled(t)
-			edit(t, dir, func(tx *bolt.Tx) error { return local.SpoilRecord(tx, "jobs", 1, spoil) })
+			edit(t, dir, func(tx *bolt.Tx) error {
+				return errors.Join(local.SpoilPart(tx, 1, 0, spoil), local.SpoilPart(tx, 3, 2, spoil))
+			})
 			q := open(t, dir)
 			load(t, q)
-			if _, err := q.ReadJobs(t.Context(), []int64{2, 1}); !errors.Is(err, queue.ErrConflict) {
-				t.Errorf("error %v, want conflict", err)
+			for _, seq := range []int64{1, 3} {
+				if _, err := q.ReadJobs(t.Context(), []int64{2, seq}); !errors.Is(err, queue.ErrConflict) {
+					t.Errorf("sequence %d: error %v, want conflict", seq, err)
+				}
 			}
 			jobs, err := q.ReadJobs(t.Context(), []int64{2})
 			if err != nil || string(jobs[0].Payload) != "payload of b" {

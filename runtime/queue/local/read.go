@@ -22,17 +22,9 @@ func (q *Queue) ReadJobs(ctx context.Context, seqs []int64) ([]protocol.Job, err
 	return look(ctx, q, func(t *table) ([]protocol.Job, error) {
 		jobs := make([]protocol.Job, len(seqs))
 		for i, seq := range seqs {
-			key := seqKey(seq)
-			record := t.jobs.Get(key)
-			if record == nil {
-				if t.rows.Get(key) != nil || t.dead.Get(key) != nil {
-					return nil, fmt.Errorf("%w: the bytes of sequence %d are gone", queue.ErrConflict, seq)
-				}
-				continue
-			}
-			job, err := decodeJob(key, record)
+			job, err := t.job(seq)
 			if err != nil {
-				return nil, fmt.Errorf("%w: job of sequence %d: %w", queue.ErrConflict, seq, err)
+				return nil, err
 			}
 			jobs[i] = job
 		}

@@ -96,7 +96,12 @@ func decodeEntry(key, record []byte) (ledger.Entry, error) {
 	return e, nil
 }
 
-// encodeJob seals nothing yet: the key is known only when the job has its sequence.
+// partBytes is the most of one job that goes under one key. The engine keeps at least two records in a run of pages and
+// rewrites the last run with each append, so larger records would be written several times; and with two to a page no commit
+// ever needs adjacent free pages, so a full disk can still be worked off.
+const partBytes = 1800
+
+// encodeJob makes the fields of a job. They are cut into parts and sealed when the job has its sequence.
 func encodeJob(job protocol.Job) []byte {
 	size := 16 + len(job.MessageID) + len(job.Payload)
 	for key, value := range job.Headers {
@@ -111,11 +116,7 @@ func encodeJob(job protocol.Job) []byte {
 	return append(b, job.Payload...)
 }
 
-func decodeJob(key, record []byte) (protocol.Job, error) {
-	fields, err := unseal(key, record)
-	if err != nil {
-		return protocol.Job{}, err
-	}
+func decodeJob(fields []byte) (protocol.Job, error) {
 	r := reader{rest: fields}
 	job := protocol.Job{MessageID: r.text()}
 	if n := r.count(); n > 0 && n <= protocol.MaxHeaders {
@@ -133,6 +134,54 @@ func decodeJob(key, record []byte) (protocol.Job, error) {
 	job.Payload = slices.Clone(r.rest)
 	return job, nil
 }
+
+// partKey is where a part of a job lives.
+func partKey(seq int64, part int) []byte {
+	return binary.BigEndian.AppendUint16(seqKey(seq), uint16(part))
+}
+
+// encodeParts cuts the fields of a job into sealed records; the first says how many there are.
+func encodeParts(seq int64, fields []byte) [][]byte {
+	count := (len(fields) + partBytes - 1) / partBytes
+	parts := make([][]byte, 0, count)
+	for chunk := range slices.Chunk(fields, partBytes) {
+		b := make([]byte, 0, binary.MaxVarintLen16+len(chunk)+4)
+		if len(parts) == 0 {
+			b = binary.AppendUvarint(b, uint64(count))
+		}
+		parts = append(parts, seal(partKey(seq, len(parts)), append(b, chunk...)))
+	}
+	return parts
+}
+
+// decodeParts is the reverse; get finds a record, nil if there is none. Without a first part there is no job and no error.
+func decodeParts(seq int64, get func(key []byte) []byte) (fields []byte, err error) {
+	count := 1
+	for part := 0; part < count; part++ {
+		key := partKey(seq, part)
+		record := get(key)
+		if record == nil && part == 0 {
+			return nil, nil
+		}
+		chunk, err := unseal(key, record)
+		if err != nil {
+			return nil, fmt.Errorf("part %d: %w", part, err)
+		}
+		if part == 0 {
+			r := reader{rest: chunk}
+			count = r.count()
+			if chunk = r.rest; count < 1 || count > maxParts {
+				return nil, fmt.Errorf("%w: %d parts", errRecord, count)
+			}
+			fields = make([]byte, 0, count*len(chunk))
+		}
+		fields = append(fields, chunk...)
+	}
+	return fields, nil
+}
+
+// maxParts bounds what a damaged count can ask for.
+const maxParts = (protocol.MaxPayloadBytes+protocol.MaxHeaderBytes)/partBytes + 2
 
 // state is the one record that every commit rewrites.
 type state struct {

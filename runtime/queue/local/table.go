@@ -3,11 +3,13 @@ package local
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
 )
@@ -20,7 +22,7 @@ var (
 	bucketRows  = []byte("rows")  // sequence → entry, stored
 	bucketDead  = []byte("dead")  // sequence → entry, dead-lettered
 	bucketTombs = []byte("tombs") // sequence → entry, confirmed or dropped
-	bucketJobs  = []byte("jobs")  // sequence → headers and payload, of stored and dead-lettered entries
+	bucketJobs  = []byte("jobs")  // sequence, part → headers and payload, of stored and dead-lettered entries
 	bucketAging = []byte("aging") // start of the window, sequence → nothing
 	bucketAudit = []byte("audit") // number → audit line
 
@@ -166,12 +168,45 @@ func (t *table) apply(c ledger.Change, job []byte) {
 	t.put(t.bucketOf(after.Status), key, encodeEntry(after))
 	switch {
 	case c.New() && !after.Settled():
-		t.put(t.jobs, key, seal(key, job))
+		for part, record := range encodeParts(after.StoreSeq, job) {
+			t.put(t.jobs, partKey(after.StoreSeq, part), record)
+		}
 	case !c.New() && after.Settled() && !before.Settled():
-		t.delete(t.jobs, key)
+		t.deleteJob(after.StoreSeq)
 	}
 	if after.Aging() && !before.Aging() {
 		t.put(t.aging, agingKey(after), nil)
+	}
+}
+
+// job reads the bytes of a sequence; a job without id means that there are none.
+func (t *table) job(seq int64) (protocol.Job, error) {
+	fields, err := decodeParts(seq, t.jobs.Get)
+	if err == nil && fields == nil {
+		if key := seqKey(seq); t.rows.Get(key) == nil && t.dead.Get(key) == nil {
+			return protocol.Job{}, nil
+		}
+		err = errors.New("the bytes are gone")
+	}
+	var job protocol.Job
+	if err == nil {
+		job, err = decodeJob(fields)
+	}
+	if err != nil {
+		return protocol.Job{}, fmt.Errorf("%w: job of sequence %d: %w", queue.ErrConflict, seq, err)
+	}
+	return job, nil
+}
+
+func (t *table) deleteJob(seq int64) {
+	prefix := seqKey(seq)
+	var keys [][]byte
+	cursor := t.jobs.Cursor()
+	for key, _ := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, _ = cursor.Next() {
+		keys = append(keys, bytes.Clone(key))
+	}
+	for _, key := range keys {
+		t.delete(t.jobs, key)
 	}
 }
 

@@ -42,8 +42,7 @@ type Queue struct {
 	owner  string
 	cursor int64
 	rows   table
-	aging  []queue.JobRef // tombstones whose window runs, oldest first
-	latest time.Time      // start of the youngest window: starts never go back, whatever the clock does
+	aging  []queue.JobRef // tombstones in the order in which their windows started
 	audit  trail
 	loss   *lossFile
 }
@@ -227,10 +226,6 @@ func (q *Queue) write(ctx context.Context, epoch queue.Epoch, deed func(now time
 func (q *Queue) put(change ledger.Change, job protocol.Job) {
 	after := change.After
 	if after.Aging() && !change.Before.Aging() {
-		if after.Since.Before(q.latest) {
-			after.Since = q.latest
-		}
-		q.latest = after.Since
 		q.aging = append(q.aging, after.JobRef)
 	}
 	q.rows.put(change.Before, after, job)
