@@ -20,6 +20,7 @@ type binding struct {
 	demand   int64 // highest RequestUpTo seen
 	current  int64 // last worker sequence given out
 	started  int64 // highest StartedSeq seen
+	told     int64 // highest StartedSeq seen on the present stream: a worker that was away may have forgotten the binding
 	draining bool
 
 	// slots holds the jobs of the sequences above the watermark, nil where the settlement was taken over: the watermark is

@@ -36,14 +36,17 @@ func (c *Controller) give(now Now, b *binding, j *job) {
 	c.roster.setFree(b, b.free-1)
 }
 
-// resend repeats what a worker misses: everything unsettled in its demand that it has not started (G-071). What it started it
-// has, so a long job is not sent again and again.
+// resend repeats what a worker misses: everything unsettled in its demand that it has not started (G-071), and that the rest was
+// taken over. What it started it has, so a long job is not sent again and again; but it must have said so on this stream, for it
+// may have come back from another controller and begun the binding anew.
 func (c *Controller) resend(b *binding, from, to int64) {
-	from = max(from, b.started+1, b.slots.first)
+	from = max(from, b.told+1, b.slots.first)
 	for seq := from; seq <= min(to, b.current); seq++ {
 		j := b.slots.at(seq)
 		switch {
-		case j == nil || j.place != bound:
+		case j == nil:
+			c.tellTaken(b, seq)
+		case j.place != bound:
 		case j.loaded():
 			c.frame(j, j.body)
 		default:

@@ -81,7 +81,7 @@ func (c *Controller) reregister(now Now, w *workerConn, b *binding, m protocol.R
 			b.conn.binding = nil
 			c.emit(CloseWorker{b.conn.conn, protocol.RefusedSuperseded})
 		}
-		b.conn, w.binding = w, b
+		b.conn, w.binding, b.told = w, b, 0
 	}
 	b.worker = w.worker
 	b.window = min(m.Window, c.cfg.MaxWindow)

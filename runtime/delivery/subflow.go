@@ -52,12 +52,16 @@ func (s *subflow) at(seq int64) *entry {
 }
 
 func (s *subflow) put(seq int64, e *entry) {
+	s.set(seq, e)
+	s.held++
+	s.buffered++
+}
+
+func (s *subflow) set(seq int64, e *entry) {
 	for s.entries.end() <= seq {
 		s.entries.push(nil)
 	}
 	s.entries.set(seq, e)
-	s.held++
-	s.buffered++
 	for s.at(s.expected) != nil {
 		s.expected++
 	}
@@ -136,13 +140,13 @@ func (c *Consumer) answerKnown(now Now, e *entry) bool {
 
 // takenOver lets go of settlements that the controller answers for from now on.
 func (c *Consumer) takenOver(now Now, m protocol.SettledAck) {
-	for seq := c.sub.entries.first; seq <= min(m.UpTo, c.sub.entries.end()-1); seq++ {
+	s := &c.sub
+	for seq := s.entries.first; seq <= min(m.UpTo, s.demand); seq++ {
 		c.take(now, seq)
 	}
 	for _, seq := range m.Above {
 		c.take(now, seq)
 	}
-	s := &c.sub
 	for s.entries.len() > 0 && s.entries.at(s.entries.first) != nil && s.entries.at(s.entries.first).state == takenEntry {
 		s.entries.pop()
 		s.above--
@@ -151,14 +155,26 @@ func (c *Consumer) takenOver(now Now, m protocol.SettledAck) {
 	s.next = max(s.next, s.entries.first)
 }
 
+// take lets go of one sequence. One that this worker does not have it settled before it lost the binding and found it again: it
+// need not wait for that one.
 func (c *Consumer) take(now Now, seq int64) {
-	e := c.sub.at(seq)
-	if e == nil || e.state != settledEntry {
+	s := &c.sub
+	if seq < s.entries.first || seq > s.demand {
 		return
 	}
-	e.state = takenEntry
-	c.sub.held--
-	c.sub.above++
+	switch e := s.at(seq); {
+	case e == nil:
+		s.set(seq, &entry{})
+	case e.state == settledEntry:
+		s.held--
+	case e.state == bufferedEntry:
+		s.held--
+		s.buffered--
+	default:
+		return
+	}
+	s.at(seq).state = takenEntry
+	s.above++
 	c.active(now)
 }
 

@@ -176,10 +176,14 @@ func (c *Controller) request(now Now, b *binding, m protocol.Request) {
 		c.violation(now, b, err.Error())
 		return
 	}
-	b.started = max(b.started, m.StartedSeq)
+	b.noteStarted(m.StartedSeq)
 	b.demand = max(b.demand, m.RequestUpTo)
 	c.refresh(now, b)
 	if m.ViaTimeout {
+		if m.ConfirmedSeq < b.watermark() { // it missed what was taken over
+			b.settle = true
+			c.mark(b)
+		}
 		c.resend(b, m.ConfirmedSeq+1, m.RequestUpTo)
 	}
 }
@@ -189,8 +193,12 @@ func (c *Controller) noteStarted(now Now, b *binding, started int64) bool {
 		c.violation(now, b, "the started sequence was never sent")
 		return false
 	}
-	b.started = max(b.started, started)
+	b.noteStarted(started)
 	return true
+}
+
+func (b *binding) noteStarted(started int64) {
+	b.started, b.told = max(b.started, started), max(b.told, started)
 }
 
 // violation ends the binding of a worker that breaks the protocol, and lets its pod wait, longer each time (G-101, B-204).
