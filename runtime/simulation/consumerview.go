@@ -13,6 +13,7 @@ type consumerView struct {
 	w *world
 
 	binding     string // the last that it acknowledged by speaking in its name
+	hold        int    // how often the binding changed
 	demand      int64  // the highest RequestUpTo of that binding
 	nonce       string
 	window      int // the largest it was ever configured with
@@ -29,7 +30,10 @@ type consumerView struct {
 	paused      bool
 }
 
+// settlementKey names a settlement. A worker that went to another controller and came back holds the same binding anew, and
+// has forgotten what it said the first time; the controller listens to one stream only, so it cannot have heard both.
 type settlementKey struct {
+	hold    int
 	binding string
 	seq     int64
 }
@@ -159,6 +163,7 @@ func (v *consumerView) said(message protocol.FromWorker) {
 	case protocol.Request:
 		if m.BindingID != v.binding {
 			v.binding, v.demand, v.lastStarted = m.BindingID, 0, 0
+			v.hold++
 		}
 		v.demand = max(v.demand, m.RequestUpTo)
 		if m.RequestUpTo < m.ConfirmedSeq || m.ConfirmedSeq < 0 {
@@ -173,7 +178,7 @@ func (v *consumerView) said(message protocol.FromWorker) {
 
 // settled checks that a settlement is true and the same as ever.
 func (v *consumerView) settled(binding string, s protocol.Settlement) {
-	key := settlementKey{binding, s.WorkerSeq}
+	key := settlementKey{v.hold, binding, s.WorkerSeq}
 	if old, ok := v.settlements[key]; ok && (old.Outcome != s.Outcome || old.MessageID != s.MessageID || old.Attempt != s.Attempt) {
 		v.w.violate("I-8", "%s settles %s %d of %s as %d after %d", v.s.name, s.MessageID, s.WorkerSeq, binding, s.Outcome, old.Outcome)
 	}

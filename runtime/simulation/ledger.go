@@ -24,6 +24,7 @@ type life struct {
 	successes  int             // handlers that ended in success
 	rejects    int
 	dispatches int
+	redrives   int
 	running    int // handlers running now, anywhere
 }
 
@@ -247,6 +248,7 @@ func (l *ledger) anyDead() *life {
 
 func (l *ledger) redriven(f *life) {
 	f.dead, f.settled, f.dispatches, f.rejects = false, false, 0, 0
+	f.redrives++
 	l.add(f)
 }
 

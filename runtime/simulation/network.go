@@ -11,6 +11,8 @@ import (
 type direction struct {
 	last time.Duration // arrival of the latest message that kept its place
 	dark bool          // messages vanish and nobody is told: the half-open connection
+	// ordered keeps messages in order whatever the network is like; they may still be lost and repeated.
+	ordered bool
 }
 
 // network returns the present state of every link.
@@ -39,7 +41,7 @@ func (w *world) transmit(d *direction, lost bool, arrive func()) {
 	}
 	for range copies {
 		at := w.now + n.latency + w.upTo(n.jitter)
-		if w.chance(n.reorder) {
+		if !d.ordered && w.chance(n.reorder) {
 			w.count(MessageReordered)
 		} else {
 			at = max(at, d.last)

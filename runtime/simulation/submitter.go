@@ -51,10 +51,9 @@ type submitter struct {
 type attachment struct {
 	w         *world
 	submitter *submitter
-	boot      int
 	producer  *producer
 	conn      delivery.ConnID
-	up, down  direction
+	up, down  direction // ordered: a session's id does not say whether it is newer than another
 }
 
 func (w *world) addSubmitters() {
@@ -156,7 +155,7 @@ func (s *submitter) attach(after time.Duration) {
 			s.attach(200*time.Millisecond + s.w.upTo(time.Second))
 			return
 		}
-		a := &attachment{w: s.w, submitter: s, boot: boot, producer: p, conn: p.nextConn()}
+		a := &attachment{w: s.w, submitter: s, producer: p, conn: p.nextConn(), up: direction{ordered: true}, down: direction{ordered: true}}
 		p.attachments[a.conn] = a
 		s.link = a
 		s.reset()
