@@ -53,7 +53,7 @@ func prepare(c Config) error {
 		return err
 	}
 	if c.Forward {
-		if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
+		if err := forward(); err != nil {
 			return fmt.Errorf("forwarding packets: %w", err)
 		}
 	}
@@ -62,6 +62,17 @@ func prepare(c Config) error {
 		return fmt.Errorf("sharing the mounts among pods: %w", err)
 	}
 	return nil
+}
+
+// forward passes on packets, and never tells a sender of a shorter way: a packet for a Service that meets no rule of kube-proxy
+// yet goes back out to the bridge, and a sender that learns that way from it would never come by the rules again.
+func forward() error {
+	for _, name := range []string{"all", "default", "eth0"} {
+		if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+name+"/send_redirects", []byte("0"), 0); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
 }
 
 // view is an open directory and the place where it is to be seen.
