@@ -36,6 +36,7 @@ func (c *Controller) start() {
 }
 
 func (c *Controller) askLoad() {
+	c.load.redriven = nil // a load sees all that was re-driven before it, and what became of it since
 	c.load.op = c.nextOp()
 	c.emit(LoadQueue{Op: c.load.op})
 }

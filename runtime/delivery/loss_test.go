@@ -1,0 +1,258 @@
+package delivery
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+func attemptsIn(batches []queue.Batch) (n int) {
+	for _, b := range batches {
+		n += len(b.Attempts)
+	}
+	return n
+}
+
+func TestB160_CrashBeforeTheStartIsNoAttempt(t *testing.T) {
+	w, a, _ := withJobs(t, 2, nil)
+	w.advance(100 * time.Millisecond)
+	a.kill()
+	b := w.worker("b", nil).serve(confirmAll)
+	w.advance(time.Second)
+	w.equal("order", b.order, []string{"1", "2"})
+	w.equal("attempts", []int{b.starts[0].Attempt, b.starts[1].Attempt}, []int{2, 1})
+	w.equal("redelivered", []bool{b.starts[0].Redelivered, b.starts[1].Redelivered}, []bool{true, true})
+}
+
+func TestB161_B162_CrashDuringTheHandlerCounts(t *testing.T) {
+	w, a, _ := withJobs(t, 1, nil)
+	w.advance(100 * time.Millisecond)
+	a.kill()
+	rows := 0
+	w.boot(nil) // the count is durable
+	for _, j := range w.ctl.jobs {
+		rows++
+		w.equal("attempts", j.attempts, 1)
+	}
+	w.equal("rows", rows, 1)
+	b := w.worker("b", nil)
+	w.equal("message id", b.starts[0].Job.MessageID, "1")
+	w.equal("attempt", b.starts[0].Attempt, 2)
+}
+
+func TestB164_NotRunAgainAfterTheConfirm(t *testing.T) {
+	w, a, _ := withJobs(t, 1, nil)
+	a.finish("1", protocol.Confirmed)
+	a.kill()
+	b := w.worker("b", nil)
+	w.advance(time.Second)
+	w.equal("started", len(b.starts), 0)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 1)
+}
+
+func TestB165_RequeueGoesToTheHeadInStoreOrder(t *testing.T) {
+	w := newWorld(t, nil)
+	a := w.worker("a", func(c *ConsumerConfig) { c.Window = 5 })
+	a.serve(func(d protocol.Delivery) protocol.Outcome {
+		if d.StoreSeq <= 2 {
+			return protocol.Confirmed
+		}
+		return 0
+	})
+	w.submit(w.producer(20), "", 9)
+	w.equal("held 3 to 7", w.ctl.Stats().InFlight, 5)
+	w.equal("backlog", w.ctl.Stats().BacklogJobs, 2)
+	a.kill()
+	b := w.worker("b", nil).serve(confirmAll)
+	w.advance(time.Second)
+	w.equal("order", b.order, []string{"3", "4", "5", "6", "7", "8", "9"})
+}
+
+func TestRequeueOrderDoesNotDependOnTheOrderOfDeaths(t *testing.T) {
+	w := newWorld(t, nil)
+	var workers []*testWorker
+	for i := range 4 {
+		workers = append(workers, w.worker(fmt.Sprint("w", i), func(c *ConsumerConfig) { c.Window = 5 }))
+	}
+	w.submit(w.producer(50), "", 30)
+	for _, i := range []int{2, 0, 3, 1} {
+		workers[i].kill()
+	}
+	z := w.worker("z", nil).serve(confirmAll)
+	w.advance(time.Minute)
+	for i, id := range z.order {
+		w.equal("order", id, fmt.Sprint(i+1))
+	}
+	w.equal("all", len(z.order), 30)
+}
+
+func TestB167_RequeueWritesNothing(t *testing.T) {
+	w, a, _ := withJobs(t, 5, nil)
+	a.step(AppReady{false}) // nothing of it runs
+	before := len(w.batches)
+	a.kill()
+	w.equal("backlog", w.ctl.Stats().BacklogJobs, 5)
+	if writes := attemptsIn(w.batches[before:]); writes > 1 { // the one that ran has had a try
+		t.Fatalf("%d writes", writes)
+	}
+}
+
+func TestB168_JobsWaitForAWorker(t *testing.T) {
+	w, a, _ := withJobs(t, 5, nil)
+	a.kill()
+	w.advance(24 * time.Hour)
+	w.equal("backlog", w.ctl.Stats().BacklogJobs, 5)
+	b := w.worker("b", nil).serve(confirmAll)
+	w.advance(time.Second)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 5)
+	_ = b
+}
+
+func TestB169_SilentWorkerIsLostAtItsDeadline(t *testing.T) {
+	w, a, _ := withJobs(t, 3, nil)
+	a.dead = true // it hangs: the stream stays open
+	b := w.worker("b", nil)
+	w.advance(9 * time.Second)
+	w.equal("still held", w.ctl.Stats().Bindings[0].InFlight, 3)
+	w.submit(w.producer(10), "new", 2)
+	w.equal("B-224 nothing new for the silent one", w.ctl.Stats().Bindings[1].InFlight, 2)
+	w.advance(2 * time.Second)
+	w.equal("bindings", len(w.ctl.Stats().Bindings), 1)
+	w.equal("in flight", w.ctl.Stats().InFlight, 5)
+	w.equal("closed", w.closed[0].Code, protocol.RefusedDeadlineExpired)
+	_ = b
+}
+
+func TestPausedProducerExpelsNobody(t *testing.T) {
+	w, a, _ := withJobs(t, 3, nil)
+	ref := a.ref()
+	w.now += 30 * time.Second // the producer stood still, and so did what its workers said
+	w.step(Paused{For: 30 * time.Second})
+	w.run()
+	w.equal("bindings", len(w.ctl.Stats().Bindings), 1)
+	w.advance(5 * time.Second)
+	w.equal("binding", a.ref(), ref)
+	a.serve(confirmAll)
+	w.advance(time.Second)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 3)
+}
+
+func TestWorkerStopsStartingWhenTheControllerIsSilent(t *testing.T) {
+	w, a, _ := withJobs(t, 3, nil)
+	w.toWorker = func(*testWorker, protocol.ToWorker) bool { return false }
+	conn := a.conn
+	w.advance(8 * time.Second)
+	a.finish("1", protocol.Confirmed)
+	w.equal("started in doubt", len(a.starts), 1)
+	w.advance(3 * time.Second)
+	if a.conn == conn {
+		t.Fatal("the worker kept a stream that was silent for a deadline")
+	}
+	w.toWorker = nil
+	w.advance(5 * time.Second)
+	w.equal("works on", len(a.starts), 2)
+}
+
+func TestPausedWorkerGrantsItsControllerAPeriod(t *testing.T) {
+	w, a, _ := withJobs(t, 3, nil)
+	conn := a.conn
+	w.now += 9 * time.Second
+	a.step(ConsumerPaused{For: 9 * time.Second})
+	a.step(HandlerDone{Run: a.running["1"].Run, Outcome: protocol.Confirmed})
+	w.run()
+	w.equal("started", len(a.starts), 2)
+	w.equal("stream", a.conn, conn)
+}
+
+func TestB172_GracefulDrain(t *testing.T) {
+	w, a, _ := withJobs(t, 5, nil)
+	a.step(Cordon{Force: true})
+	w.advance(5 * time.Millisecond)
+	w.equal("handed back", w.ctl.Stats().BacklogJobs, 4)
+	w.equal("draining", w.ctl.Stats().Bindings[0].Draining, true)
+	w.equal("drained while one runs", a.drained, 0)
+	w.submit(w.producer(10), "new", 2)
+	w.equal("no new demand", w.ctl.Stats().InFlight, 1)
+	a.finish("1", protocol.Confirmed)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 1)
+	w.equal("drained", a.drained, 1)
+	w.advance(time.Minute)
+	w.equal("drained once", a.drained, 1)
+	b := w.worker("b", nil).serve(confirmAll)
+	w.equal("order", b.order, []string{"2", "3", "4", "5", "new1", "new2"})
+	w.equal("attempt", b.starts[0].Attempt, 1)
+	w.equal("uncounted", attemptsIn(w.batches), 0)
+}
+
+func TestDrainWithoutABindingEnds(t *testing.T) {
+	w := newWorld(t, nil)
+	a := w.worker("a", nil)
+	a.disconnect()
+	a.step(Cordon{Force: true})
+	w.equal("drained", a.drained, 1)
+}
+
+func TestDrainWaitsUntilItsConfirmsAreTakenOver(t *testing.T) {
+	w, a, _ := withJobs(t, 1, nil)
+	a.step(Cordon{Force: true})
+	w.holdApply = true
+	a.finish("1", protocol.Confirmed)
+	w.advance(10 * time.Millisecond)
+	w.equal("drained before the write", a.drained, 0)
+	w.release()
+	w.equal("drained", a.drained, 1)
+}
+
+func TestCordonIfIdle(t *testing.T) {
+	w, a, p := withJobs(t, 1, nil)
+	a.step(Cordon{})
+	w.equal("busy", a.cons.Status(w.now).Cordoned, false)
+	a.finish("1", protocol.Confirmed)
+	a.step(Cordon{})
+	w.run()
+	w.equal("idle", a.cons.Status(w.now).Cordoned, true)
+	p.submit(newJob("x"))
+	w.equal("backlog", w.ctl.Stats().BacklogJobs, 1)
+	a.step(Uncordon{})
+	w.run()
+	w.equal("order", a.order, []string{"1", "x"})
+}
+
+func TestB174_JobThatKillsItsWorkersBacksOffAndEnds(t *testing.T) {
+	w := newWorld(t, func(c *ControllerConfig) { c.MaxAttempts = 4 })
+	w.submit(w.producer(1), "poison", 1)
+	deaths := 0
+	for i := range 40 {
+		v := w.worker(fmt.Sprint("victim", i), nil)
+		w.advance(100 * time.Millisecond)
+		if len(v.running) > 0 {
+			deaths++
+		}
+		v.kill()
+		w.advance(time.Second)
+	}
+	w.equal("B-185 workers lost", deaths, 4)
+	w.equal("dead letters", w.ctl.Stats().DeadLetters, 1)
+	w.equal("settled", w.settled, []JobSettled{{
+		Ref: queue.JobRef{MessageID: "poison1", StoreSeq: 1}, DeadLettered: true, Reason: "the worker was lost while it ran the job",
+	}})
+}
+
+func TestUncountedDeliveriesAreCapped(t *testing.T) {
+	w := newWorld(t, func(c *ControllerConfig) { c.MaxAttempts = 2; c.BackoffMax = 2 * time.Second })
+	w.submit(w.producer(1), "", 1)
+	n := 0
+	for i := range 100 {
+		v := w.worker(fmt.Sprint("victim", i), nil)
+		if len(v.running) > 0 {
+			n++
+		}
+		v.kill() // before it could say that it started
+		w.advance(time.Second)
+	}
+	w.equal("deliveries", n, 10) // five times MaxAttempts
+	w.equal("dead letters", w.ctl.Stats().DeadLetters, 1)
+}
