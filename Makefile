@@ -24,6 +24,10 @@ CLUSTER := bin/cluster
 
 PROGRESS := hack/progress.sh
 
+# One way of compiling for tests, tools and images, so that they share one build cache. Only race tests need cgo.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath
+
 # Parameters.
 FOCUS ?=
 SEEDS ?= 1000
@@ -64,7 +68,7 @@ test: ## Run the unit tests and a short run of the simulator (needs Go only)
 .PHONY: test-race
 test-race: ## Run the tests of the concurrent parts under the race detector (needs a C compiler)
 	@hack/setup.sh race
-	@$(PROGRESS) "race tests" go test -race ./runtime/... ./sidecar/... ./internal/...
+	@$(PROGRESS) "race tests" env CGO_ENABLED=1 go test -race ./runtime/... ./sidecar/... ./internal/...
 
 .PHONY: test-integration
 test-integration: cluster-bin ## Run the integration tests against a real control plane (FOCUS=regexp)
