@@ -7,18 +7,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
 )
 
-// Announce tells of the transitions of the given types, one Event each. A condition that is new and in its good state is no news.
-// bad holds the types that are good while False.
-func Announce(recorder events.EventRecorder, obj runtime.Object, transitions []Transition, types, bad []string) {
+// calm are reasons for not being ready that are part of an ordinary life.
+var calm = []string{
+	v1alpha1.ReasonPodStarting, v1alpha1.ReasonWorkersUnready, v1alpha1.ReasonQueueLoading, v1alpha1.ReasonSuspended, v1alpha1.ReasonDeleting,
+}
+
+// Announce tells of the transitions of the given types, one Event each. A condition that is not known, or that is new and in its good
+// state, is no news. inverted holds the types that are good while False.
+func Announce(recorder events.EventRecorder, obj runtime.Object, transitions []Transition, types, inverted []string) {
 	for _, t := range transitions {
-		good := (t.Status == metav1.ConditionTrue) != slices.Contains(bad, t.Type)
-		if !slices.Contains(types, t.Type) || good && t.FromReason == "" {
+		good := (t.Status == metav1.ConditionTrue) != slices.Contains(inverted, t.Type)
+		if !slices.Contains(types, t.Type) || t.Status == metav1.ConditionUnknown || good && t.FromReason == "" {
 			continue
 		}
 		kind := corev1.EventTypeNormal
-		if !good {
+		if !good && !slices.Contains(calm, t.Reason) {
 			kind = corev1.EventTypeWarning
 		}
 		message := t.Message
