@@ -235,8 +235,8 @@ func (w *world) compact(p *producer) error {
 // garble lets a worker hear things that no correct controller says, or says no longer.
 func (w *world) garble(s *sidecar) {
 	w.count(GarbledToWorker)
-	m := w.garbledToWorker(s.view)
 	s.receive(func() {
+		m := w.garbledToWorker(s.view)
 		conn := s.conns
 		if w.chance(0.2) {
 			conn = delivery.ConnID(w.rng.IntN(int(s.conns) + 2))
