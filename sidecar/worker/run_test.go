@@ -25,6 +25,7 @@ import (
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
 	"github.com/workpulling/workpulling/runtime/queue/memory"
 	"github.com/workpulling/workpulling/runtime/transport"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 	"github.com/workpulling/workpulling/sidecar/prestop"
 	"github.com/workpulling/workpulling/sidecar/worker"
 )
@@ -51,7 +52,7 @@ type flow struct {
 	address string
 }
 
-func startFlow(t *testing.T, pki *pki) *flow {
+func startFlow(t *testing.T, authority *transporttest.Authority) *flow {
 	t.Helper()
 	queue, err := memory.New(memory.Options{DeduplicationWindow: time.Hour})
 	if err != nil {
@@ -65,7 +66,7 @@ func startFlow(t *testing.T, pki *pki) *flow {
 		Intake:        delivery.SetIntake{Open: true, Dispatch: true},
 		Authenticator: everyone{},
 	})
-	certificate, err := transport.NewCertificate(pki.issue(t, "producer", "flow.example"))
+	certificate, err := transport.NewCertificate(authority.Issue(t, "flow.example"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,19 +152,22 @@ type rig struct {
 func start(t *testing.T) *rig {
 	t.Helper()
 	dir := t.TempDir()
-	authority := newPKI(t, dir)
+	authority := transporttest.NewAuthority(t)
 	r := &rig{flow: startFlow(t, authority), app: &app{runs: map[string]int{}}, ended: make(chan error, 1)}
 	server := httptest.NewServer(r.app)
 	t.Cleanup(server.Close)
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
 	appPort, _ := strconv.ParseInt(port, 10, 32)
 
-	authority.issue(t, "tls", "pool.example")
+	// Kubernetes calls the files of a Secret so.
+	cert, key := authority.Issue(t, "pool.example")
+	link(t, cert, filepath.Join(dir, "tls", "tls.crt"))
+	link(t, key, filepath.Join(dir, "tls", "tls.key"))
 	r.Options = worker.Options{
 		Log:            testr.New(t),
 		Incarnation:    protocol.Incarnation{PodUID: podUID, BootNonce: "boot-1"},
 		ConfigFile:     filepath.Join(dir, "config.json"),
-		CAFile:         authority.caFile,
+		CAFile:         authority.CAFile(),
 		TLSDir:         filepath.Join(dir, "tls"),
 		TokenFile:      filepath.Join(dir, "token"),
 		DrainSocket:    filepath.Join(dir, "drain.sock"),
@@ -181,12 +185,12 @@ func start(t *testing.T) *rig {
 	}
 	r.configure(t)
 
-	clientCert, err := transport.NewCertificate(authority.issueClient(t, "operator", runtimeconfig.OperatorCommonName))
+	clientCert, err := transport.NewCertificate(authority.Issue(t, runtimeconfig.OperatorCommonName))
 	if err != nil {
 		t.Fatal(err)
 	}
 	conn, err := transport.Peer{
-		Address: r.ControlAddress, TLS: transport.MutualClientTLS(authority.caFile, "pool.example", clientCert),
+		Address: r.ControlAddress, TLS: transport.MutualClientTLS(authority.CAFile(), "pool.example", clientCert),
 	}.Connect()
 	if err != nil {
 		t.Fatal(err)
@@ -379,6 +383,13 @@ func eventually(t *testing.T, what string, condition func() bool) {
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t *testing.T, from, to string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.Symlink(from, to)); err != nil {
 		t.Fatal(err)
 	}
 }
