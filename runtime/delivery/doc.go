@@ -15,4 +15,19 @@
 //   - I-9 one worker never runs two handlers for one MessageID at the same time, also across bindings and sessions;
 //   - I-11 at most one terminal failure per incarnation;
 //   - I-12 memory of the Controller is O(granted demand + backlog), of the Consumer O(window), whatever peers send.
+//
+// What the two sides agree on beyond the messages themselves:
+//   - A stored job is dispatched at once; Accept only records that the producer has forgotten it (DESIGN 5.1).
+//   - A job's place changes when its settlement comes in, its worker is released when the settlement is durable. In between
+//     it is "settling": it counts in the binding's window and among the dirty confirms, not as in flight.
+//   - Requeue and hand-back restore store order: new jobs queue in a ring, returning ones in a heap, and the lower of the two
+//     heads goes next. Jobs whose payload is out of memory are read back ahead of their turn and hold nobody up.
+//   - The first try that ends with its worker goes back to the head at once, and so do the first two deliveries that no
+//     handler started; after that a job waits, for it may be what kills its workers (G-X02). Only what was reported as
+//     started is a try, so workers report a start within 50 ms.
+//   - A late settlement of a binding that ended is ignored and the requeued copy runs (B-143). The worker remembers what it
+//     confirmed and nobody took over, and answers a redelivery of that very job with it (B-238).
+//   - Open credit of an endpoint that had to be reminded of it does not count against others: it has nothing to submit.
+//     Nothing is taken back, so the backlog may exceed its bound by such credit.
+//   - The handshake batch that failed is repeated unchanged, for its cursor speaks of exactly these stores.
 package delivery

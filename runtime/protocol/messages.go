@@ -89,7 +89,8 @@ const (
 	RefusedViolation       RefusalCode = "protocol-violation" // an illegal demand or settlement (G-101)
 )
 
-// Refused answers a Produced that was not taken. Nothing was stored and the flow lives (B-005).
+// Refused answers a Produced that was not taken. Nothing was stored and the flow lives (B-005). A token within the grant that
+// carried no other job before stays open: it may carry another one.
 type Refused struct {
 	Session    string
 	Token      uint64
@@ -157,7 +158,8 @@ type Request struct {
 	ConfirmedSeq int64
 	RequestUpTo  int64
 	StartedSeq   int64
-	// ViaTimeout asks for a resend of everything unsettled that was sent in ConfirmedSeq+1…RequestUpTo (G-071).
+	// ViaTimeout asks for a resend of everything unsettled that was sent in ConfirmedSeq+1…RequestUpTo (G-071). What the worker
+	// reported as started on this stream it has, and does not get again.
 	ViaTimeout bool
 }
 
@@ -201,7 +203,8 @@ type Ack struct {
 }
 
 // SettledAck tells the worker which of its settlements the controller has taken over: all in 1…UpTo and those in Above.
-// The worker may forget them.
+// The worker may forget them. A confirm or rejection is taken over once it is durable (or kept by the controller alone, after
+// its write failed for long), so that a producer crash runs no finished job of a living worker again (B-147).
 type SettledAck struct {
 	BindingID string
 	UpTo      int64
