@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -68,9 +69,30 @@ func inspect(path, flow string) error {
 			if info.Size() < tx.Size() {
 				return fmt.Errorf("%w: the file has %d bytes, but accounts for %d: it was cut off", queue.ErrConflict, info.Size(), tx.Size())
 			}
-			return identify(tx, flow)
+			if err := identify(tx, flow); err != nil {
+				return err
+			}
+			return walk(tx)
 		})
 	}), db.Close())
+}
+
+// walk visits every page of the tree. The engine does so as well while it opens a file for writing, but in a goroutine of its
+// own, where a damaged page would end the process; here it is an error. The second visit finds the pages in memory.
+func walk(tx *bolt.Tx) error {
+	for _, name := range buckets {
+		var last []byte
+		if err := tx.Bucket(name).ForEach(func(key, value []byte) error {
+			if value == nil || bytes.Compare(last, key) >= 0 {
+				return fmt.Errorf("%w: damaged file: bucket %s is out of order at %x", queue.ErrConflict, name, key)
+			}
+			last = key
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // openBolt opens the file with this package's settings. The list of free pages is rebuilt at each opening instead of being
@@ -80,11 +102,17 @@ func openBolt(path string, options bolt.Options) (db *bolt.DB, err error) {
 	options.NoFreelistSync = true
 	options.FreelistType = bolt.FreelistMapType
 	options.NoStatistics = true
+	var file *os.File
+	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		file, err = os.OpenFile(name, flag, mode)
+		return file, err
+	}
 	err = guarded(func() error {
 		db, err = bolt.Open(path, 0o660, &options)
 		return err
 	})
 	if err != nil {
+		_ = file.Close() // the engine does not when it panics; otherwise this is the second time, and harmless
 		return nil, explain(err)
 	}
 	return db, nil

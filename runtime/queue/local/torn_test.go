@@ -1,0 +1,122 @@
+package local_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/local"
+)
+
+// A page that the disk lost, tore or filled with something else leads to the right jobs or to a clear error: never to wrong or
+// missing ones, and never to the end of the process.
+func TestDamagedPages(t *testing.T) {
+	const pageBytes, jobs = 4096, 300
+	source := t.TempDir()
+	q := open(t, source)
+	_, _, epoch := load(t, q)
+	for i := range int64(jobs) {
+		id := fmt.Sprintf("job-%d", i+1)
+		batch := queue.Batch{Cursor: i, Stores: []queue.StoreRequest{request(id, payloadOf(id))}}
+		if i > 10 && i%3 == 0 {
+			batch.Confirms = []queue.JobRef{{MessageID: fmt.Sprintf("job-%d", i-10), StoreSeq: i - 10}}
+		}
+		if _, err := q.Apply(t.Context(), epoch, batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := contents(t, q)
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	image, err := os.ReadFile(filepath.Join(source, local.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := len(image) / pageBytes
+	seed := rand.Uint64()
+	t.Logf("seed %d, %d pages", seed, pages)
+	random := rand.New(rand.NewPCG(seed, 1))
+	refused := 0
+	for round := range 150 {
+		spoiled := bytes.Clone(image)
+		at := 2 + random.IntN(pages-2)
+		page := spoiled[at*pageBytes : (at+1)*pageBytes]
+		switch round % 4 {
+		case 0:
+			clear(page)
+		case 1:
+			clear(page[random.IntN(pageBytes):])
+		case 2:
+			copy(page, image[random.IntN(pages)*pageBytes:][:pageBytes])
+		case 3:
+			page[random.IntN(pageBytes)] ^= 1 << random.IntN(8)
+		}
+		if !opensRightOrNot(t, spoiled, want) {
+			refused++
+		}
+		if t.Failed() {
+			t.Fatalf("round %d, page %d", round, at)
+		}
+	}
+	t.Logf("%d of 150 refused, the others were right", refused)
+	if refused == 0 {
+		t.Error("no damage was ever met: this test tests nothing")
+	}
+}
+
+// contents are the payloads of all unsettled jobs by id.
+func contents(t *testing.T, q *local.Queue) map[string]string {
+	t.Helper()
+	found, err := tryContents(t, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func tryContents(t *testing.T, q *local.Queue) (map[string]string, error) {
+	found := map[string]string{}
+	_, _, err := q.Load(t.Context(), "owner", func(r queue.Row) error {
+		jobs, err := q.ReadJobs(t.Context(), []int64{r.StoreSeq})
+		if err == nil {
+			found[jobs[0].MessageID] = string(jobs[0].Payload)
+		}
+		return err
+	})
+	return found, err
+}
+
+// opensRightOrNot opens a damaged copy: false for a clear refusal, true for the right contents.
+func opensRightOrNot(t *testing.T, image []byte, want map[string]string) bool {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, local.FileName), image, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	q, err := local.Open(t.Context(), local.Options{Dir: dir, FlowUID: "uid-1"})
+	if err == nil {
+		defer q.Close()
+		var found map[string]string
+		if found, err = tryContents(t, q); err == nil {
+			if len(found) != len(want) {
+				t.Errorf("%d jobs, want %d, and no error", len(found), len(want))
+			}
+			for id, payload := range found {
+				if want[id] != payload {
+					t.Errorf("the bytes of %s are wrong, and no error", id)
+				}
+			}
+			return true
+		}
+	}
+	if !errors.Is(err, queue.ErrConflict) && !errors.Is(err, queue.ErrUnsupportedFormat) && !errors.Is(err, local.ErrOtherFlow) {
+		t.Errorf("error %v, want a clear verdict", err)
+	}
+	return false
+}
