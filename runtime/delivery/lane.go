@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -222,6 +223,10 @@ func (c *Controller) applied(now Now, ev Applied) {
 		c.fail(StageStore, fmt.Errorf("%w: %d answers to %d stores", queue.ErrConflict, len(ev.Result.Stores), len(b.stores)))
 	case ev.Err == nil:
 		c.written(now, b, ev.Result)
+	case errors.Is(ev.Err, queue.ErrConflict) && b.handshake() && l.again != nil:
+		// An earlier try of this batch may have been written, and an id that it found settled may have left the deduplication
+		// window since: then the cursor is not the store's any more, and only a load can tell. A true conflict comes again.
+		c.reload(now)
 	case terminal(ev.Err):
 		c.fail(b.stage(), ev.Err)
 	default:
