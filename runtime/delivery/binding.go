@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"slices"
+	"time"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
@@ -35,6 +36,8 @@ type binding struct {
 	heard    Now
 	liveness *timer
 	beat     *timer
+	// heartbeat and deadline are what the worker was told last: a change of the configuration reaches it with its next registration.
+	heartbeat, deadline time.Duration
 
 	framed bool
 	out    []protocol.Delivery // to be sent at the end of this step
@@ -54,7 +57,7 @@ const maxSpan = 2 * protocol.MaxFlowControlWindow
 
 // freeDemand is how many more jobs the worker may get now (I-4).
 func (b *binding) freeDemand(c *Controller, now Now) int {
-	if b.conn == nil || b.draining || now-b.heard >= c.doubtAfter() {
+	if b.conn == nil || b.draining || now-b.heard >= doubtOf(b.deadline) {
 		return 0
 	}
 	window := min(b.window, c.cfg.MaxWindow)
@@ -78,6 +81,7 @@ func (c *Controller) bind(now Now, w *workerConn, p *pod, m protocol.RegisterCon
 	b := &binding{
 		id: c.random.ID(), secret: c.random.ID(), number: c.bindings,
 		pod: p, conn: w, worker: w.worker, nonce: m.Nonce, window: min(m.Window, c.cfg.MaxWindow), heard: now,
+		heartbeat: c.cfg.Heartbeat, deadline: c.cfg.Deadline,
 	}
 	b.slots.reset(1)
 	b.liveness = newTimer(func(now Now) { c.checkLiveness(now, b) })
@@ -85,7 +89,7 @@ func (c *Controller) bind(now Now, w *workerConn, p *pod, m protocol.RegisterCon
 	p.binding, w.binding = b, b
 	c.roster.add(b)
 	c.armLiveness(now, b)
-	c.timers.set(b.beat, now+c.cfg.Heartbeat)
+	c.timers.set(b.beat, now+b.heartbeat)
 	return b
 }
 
@@ -120,6 +124,13 @@ func (c *Controller) unbind(now Now, b *binding, f fate) {
 	}
 	b.slots.reset(b.current + 1)
 	b.bound, b.settling = 0, 0
+}
+
+// retireSpent ends a binding whose sequences are used up, once nothing of it is left; its worker begins another (G-045, B-205).
+func (c *Controller) retireSpent(now Now, b *binding) {
+	if b.current >= protocol.MaxSequence && b.bound+b.settling == 0 && b.ring >= 0 {
+		c.endBinding(now, b, protocol.RefusedSequenceSpent, "the worker sequence of this binding is used up", 0, false)
+	}
 }
 
 // mark puts the binding on the list of those that are told something at the end of this step.

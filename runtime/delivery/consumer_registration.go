@@ -18,8 +18,9 @@ type registration struct {
 	heartbeat time.Duration
 	deadline  time.Duration
 
-	ever    bool
-	refusal string
+	ever      bool
+	refusal   string
+	notBefore Now // a refusal asked to wait until then
 }
 
 // patientDeadline is the silence after which an unregistered worker dials again.
@@ -40,6 +41,10 @@ func (c *Consumer) register(now Now) {
 		return
 	}
 	r := &c.registration
+	if now < r.notBefore {
+		c.timers.set(r.timer, r.notBefore)
+		return
+	}
 	r.nonce = c.random.ID()
 	c.send(protocol.RegisterConsumer{Version: protocol.Version, Nonce: r.nonce, Incarnation: c.inc, Window: c.cfg.Window})
 	c.timers.set(r.timer, now+c.jitter(r.pause))
@@ -63,7 +68,7 @@ func (c *Consumer) registered(now Now, m protocol.RegistrationAck) {
 		c.drop("malformed")
 		return
 	}
-	r.nonce = ""
+	r.nonce, r.notBefore = "", 0
 	c.timers.stop(r.timer)
 	if m.BindingID != r.ref.BindingID {
 		c.loseBinding()
@@ -93,10 +98,15 @@ func (c *Consumer) refused(now Now, m protocol.RegistrationRefused) {
 		c.drop("stale-nonce")
 		return
 	}
-	r.nonce = ""
+	if m.Code != protocol.RefusedUnavailable {
+		r.nonce = "" // an unavailable controller may still answer it
+	}
 	r.refusal = string(m.Code) + ": " + protocol.ClipReason(m.Reason)
 	c.heard = now
-	c.timers.set(r.timer, now+max(c.jitter(r.pause), min(m.RetryAfter, maxRefusalWait)))
+	wait := max(c.jitter(r.pause), min(m.RetryAfter, maxRefusalWait))
+	r.notBefore = now + min(m.RetryAfter, maxRefusalWait)
+	c.timers.set(r.timer, now+wait)
+	c.armSilence(now)
 }
 
 func (c *Consumer) bindingEnded(now Now, m protocol.BindingEnded) {
@@ -109,7 +119,10 @@ func (c *Consumer) bindingEnded(now Now, m protocol.BindingEnded) {
 		return
 	}
 	r.nonce = ""
-	c.timers.set(r.timer, now+c.jitter(min(m.RetryAfter, maxRefusalWait)))
+	wait := c.jitter(min(m.RetryAfter, maxRefusalWait))
+	r.notBefore = now + wait
+	c.timers.set(r.timer, r.notBefore)
+	c.armSilence(now)
 }
 
 // loseBinding forgets the sub-flow. Handlers go on, and what was confirmed and not taken over is remembered (B-238).

@@ -11,7 +11,7 @@ func (c *Consumer) target() int64 {
 		return s.demand
 	}
 	span := min(s.above+c.registration.window, protocol.MaxFlowControlWindow)
-	return max(s.demand, s.watermark()+int64(span))
+	return max(s.demand, s.watermark()+min(int64(span), protocol.MaxSequence-s.watermark()))
 }
 
 // ask sends demand. resend asks for everything again that was sent and not started.

@@ -6,14 +6,12 @@ import (
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
-// doubtAfter is the silence after which a worker gets nothing new: it stops starting jobs at the same part of the deadline (DESIGN 5.4).
-func (c *Controller) doubtAfter() time.Duration { return doubtOf(c.cfg.Deadline) }
-
+// doubtOf is the silence after which a worker gets nothing new, and starts nothing itself (DESIGN 5.4).
 func doubtOf(deadline time.Duration) time.Duration { return deadline / 10 * 7 }
 
 // hear notes that the worker of a binding lives. Its timer is not moved: it looks at the clock when it fires.
 func (c *Controller) hear(now Now, b *binding) {
-	doubted := now-b.heard >= c.doubtAfter()
+	doubted := now-b.heard >= doubtOf(b.deadline)
 	b.heard = now
 	if doubted {
 		c.refresh(now, b)
@@ -21,16 +19,16 @@ func (c *Controller) hear(now Now, b *binding) {
 }
 
 func (c *Controller) armLiveness(now Now, b *binding) {
-	at := b.heard + c.doubtAfter()
+	at := b.heard + doubtOf(b.deadline)
 	if at <= now {
-		at = b.heard + c.cfg.Deadline
+		at = b.heard + b.deadline
 	}
 	c.timers.set(b.liveness, max(at, now+1))
 }
 
 func (c *Controller) checkLiveness(now Now, b *binding) {
 	silent := now - b.heard
-	if silent >= c.cfg.Deadline {
+	if silent >= b.deadline {
 		c.drop(string(protocol.RefusedDeadlineExpired))
 		c.endBinding(now, b, protocol.RefusedDeadlineExpired, "the worker was silent for "+silent.String(), 0, true)
 		return
@@ -48,7 +46,7 @@ func (c *Controller) grantSilence(now Now) {
 }
 
 func (c *Controller) sendHeartbeat(now Now, b *binding) {
-	c.timers.set(b.beat, now+c.cfg.Heartbeat)
+	c.timers.set(b.beat, now+b.heartbeat)
 	if b.conn != nil {
 		c.toWorker(b.conn.conn, protocol.Heartbeat{BindingRef: protocol.BindingRef{BindingID: b.id}})
 	}

@@ -10,8 +10,9 @@ import (
 
 // register gives a verified worker a binding, or refreshes the one that its incarnation holds.
 func (c *Controller) register(now Now, w *workerConn, m protocol.RegisterConsumer) {
-	if c.phase != PhaseRunning {
+	if c.phase != PhaseRunning { // answered when the queue is loaded; meanwhile the worker knows why it waits
 		w.waiting = &m
+		c.refuseRegistration(w, m, protocol.RefusedUnavailable, "the producer loads its queue", 0)
 		return
 	}
 	if err := m.Validate(); err != nil {
@@ -43,7 +44,7 @@ func (c *Controller) registerPod(now Now, w *workerConn, p *pod, m protocol.Regi
 		c.refuseRegistration(w, m, protocol.RefusedSuperseded, "a newer process of this pod took its place", maxBackoff)
 		return
 	case now < p.coolUntil:
-		c.refuseRegistration(w, m, protocol.RefusedCoolingDown, "the worker broke the protocol", p.coolUntil-now)
+		c.refuseRegistration(w, m, protocol.RefusedCoolingDown, p.cooling, p.coolUntil-now)
 		return
 	case p.binding != nil && p.boot == boot:
 		c.reregister(now, w, p.binding, m)
@@ -91,9 +92,10 @@ func (c *Controller) reregister(now Now, w *workerConn, b *binding, m protocol.R
 }
 
 func (c *Controller) acknowledge(b *binding) {
+	b.heartbeat, b.deadline = c.cfg.Heartbeat, c.cfg.Deadline
 	c.toWorker(b.conn.conn, protocol.RegistrationAck{
 		Session: c.session, Nonce: b.nonce, BindingID: b.id, Secret: b.secret, NextSeq: b.slots.first, Window: b.window,
-		Heartbeat: c.cfg.Heartbeat, Deadline: c.cfg.Deadline,
+		Heartbeat: b.heartbeat, Deadline: b.deadline,
 	})
 }
 

@@ -291,3 +291,96 @@ func TestReconfigureKeepsBindings(t *testing.T) {
 	w.equal("in flight", w.ctl.Stats().InFlight, 5)
 	w.equal("B-107 free demand under the new cap", w.ctl.Stats().FreeDemand, 0)
 }
+
+func TestAskingIsAnsweredWhileTheQueueLoads(t *testing.T) {
+	w := newWorld(t, nil)
+	w.loadErr = func() error { return errFlaky }
+	w.boot(nil)
+	a := w.worker("a", nil)
+	w.equal("refusal", a.cons.Status(w.now).LastRefusal, "unavailable: the producer loads its queue")
+	w.advance(90 * time.Millisecond)
+	w.loadErr = nil
+	w.advance(time.Second)
+	w.equal("registered without asking again", a.cons.Status(w.now).Registered, true)
+	w.equal("refusal", a.cons.Status(w.now).LastRefusal, "")
+}
+
+func TestARefusalsPauseSurvivesAReconnect(t *testing.T) {
+	w := newWorld(t, nil)
+	a := w.worker("a", nil)
+	for range 5 { // the fifth costs 16 s
+		w.advance(time.Minute)
+		a.inject(protocol.Request{BindingRef: a.ref(), ConfirmedSeq: -1})
+	}
+	asked := func() (n int) {
+		for _, m := range a.sent {
+			if _, ok := m.(protocol.RegisterConsumer); ok {
+				n++
+			}
+		}
+		return n
+	}
+	before := asked()
+	a.disconnect()
+	a.connect()
+	w.advance(15 * time.Second)
+	w.equal("asked during the pause", asked(), before)
+	w.advance(10 * time.Second)
+	w.equal("registered", a.cons.Status(w.now).Registered, true)
+}
+
+func TestB174_FlappingPodMustWait(t *testing.T) {
+	w := newWorld(t, nil)
+	w.submit(w.producer(100), "", 20)
+	refused := 0
+	for i := range 12 {
+		v := w.incarnation("flapping", fmt.Sprint("boot-", i), nil)
+		if v.lastRefusal().Code == protocol.RefusedCoolingDown {
+			refused++
+		}
+		w.advance(time.Second)
+		v.die()
+	}
+	if refused < 4 {
+		t.Fatalf("refused %d times", refused)
+	}
+	b := w.worker("steady", nil).serve(confirmAll)
+	w.advance(time.Hour)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 20)
+	_ = b
+}
+
+func TestB205_SpentWorkerSequenceBeginsAnotherBinding(t *testing.T) {
+	w := newWorld(t, nil)
+	a := w.worker("a", nil).serve(confirmAll)
+	p := w.producer(10)
+	old := a.ref()
+	// The binding stands three sequences before its end.
+	b := w.ctl.roster.ring[0]
+	b.current, b.demand = protocol.MaxSequence-3, protocol.MaxSequence-3
+	b.slots.reset(protocol.MaxSequence - 2)
+	a.cons.sub.reset(protocol.MaxSequence - 2)
+	a.cons.ask(w.now, false)
+	a.step(ConsumerTick{})
+	w.run()
+	w.submit(p, "", 10)
+	w.advance(5 * time.Second)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 10)
+	w.equal("started", len(a.starts), 10)
+	if a.ref() == old {
+		t.Fatal("the binding outlived its sequence")
+	}
+	w.equal("dropped", w.ctl.Stats().Dropped[string(protocol.RefusedViolation)], 0)
+}
+
+func TestNewLivenessReachesAWorkerWithItsNextRegistration(t *testing.T) {
+	w, a, _ := withJobs(t, 3, nil)
+	cfg := DefaultControllerConfig()
+	cfg.Heartbeat, cfg.Deadline = 100*time.Millisecond, 500*time.Millisecond
+	w.step(Reconfigure{cfg})
+	w.run()
+	ref := a.ref()
+	w.advance(10 * time.Second)
+	w.equal("binding", a.ref(), ref)
+	w.equal("deadline", a.register("again").Deadline, 500*time.Millisecond)
+}

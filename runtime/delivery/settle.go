@@ -20,6 +20,7 @@ func (c *Controller) ack(now Now, b *binding, m protocol.Ack) {
 		c.settle(now, b, s)
 	}
 	c.refresh(now, b)
+	c.retireSpent(now, b)
 }
 
 func (c *Controller) settle(now Now, b *binding, s protocol.Settlement) {
@@ -112,6 +113,7 @@ func (c *Controller) releaseSettled(now Now, j *job) {
 	b.settling--
 	c.letGo(b, j)
 	c.refresh(now, b)
+	c.retireSpent(now, b)
 }
 
 func (c *Controller) tellTaken(b *binding, seq int64) {

@@ -4,9 +4,17 @@ package delivery
 // nothing new is started then (DESIGN 5.4).
 func (c *Consumer) inDoubt(now Now) bool { return now-c.heard >= doubtOf(c.registration.deadline) }
 
+// silenceEnds is when a silent stream is given up. A worker without a binding is told little, and waits longer.
+func (c *Consumer) silenceEnds() Now {
+	if c.bound() {
+		return c.heard + c.registration.deadline
+	}
+	return max(c.heard, c.registration.notBefore) + patientDeadline
+}
+
 func (c *Consumer) armSilence(now Now) {
 	if c.connected {
-		c.timers.set(c.silenceTimer, max(now+1, c.heard+c.registration.deadline))
+		c.timers.set(c.silenceTimer, max(now+1, c.silenceEnds()))
 	}
 }
 
@@ -15,7 +23,7 @@ func (c *Consumer) checkSilence(now Now) {
 	if !c.connected {
 		return
 	}
-	if now-c.heard < c.registration.deadline {
+	if now < c.silenceEnds() {
 		c.armSilence(now)
 		return
 	}

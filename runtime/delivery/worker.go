@@ -31,7 +31,10 @@ type pod struct {
 
 	violations  int
 	violationAt Now
+	deaths      int // with jobs at its hands
+	deathAt     Now
 	coolUntil   Now
+	cooling     string // why
 
 	unboundAt Now
 	queued    bool
@@ -49,6 +52,9 @@ const (
 	cooling       = time.Second
 	coolingMax    = 5 * time.Minute
 	coolingForget = 10 * time.Minute
+	// flappingDeaths within flappingWindow of each other are forgiven.
+	flappingDeaths = 4
+	flappingWindow = time.Minute
 )
 
 func (c *Controller) connect(ev WorkerConnected) {
@@ -210,9 +216,28 @@ func (c *Controller) violation(now Now, b *binding, reason string) {
 	}
 	p.violations++
 	p.violationAt = now
-	wait := min(cooling<<min(p.violations-1, 20), coolingMax)
-	p.coolUntil = now + wait
+	wait := p.cool(now, p.violations-1, "the worker broke the protocol")
 	c.endBinding(now, b, protocol.RefusedViolation, reason, wait, p.violations > 1)
+}
+
+// cool keeps the pod away for a while that doubles with each step.
+func (p *pod) cool(now Now, step int, reason string) time.Duration {
+	wait := min(cooling<<min(step, 20), coolingMax)
+	p.coolUntil, p.cooling = max(p.coolUntil, now+wait), reason
+	return wait
+}
+
+// died counts a process of the pod that was lost with jobs at its hands. One that does so again and again must wait, so that
+// jobs do not starve at its hands (B-174).
+func (p *pod) died(now Now) {
+	if now-p.deathAt > flappingWindow {
+		p.deaths = 0
+	}
+	p.deaths++
+	p.deathAt = now
+	if p.deaths > flappingDeaths {
+		p.cool(now, p.deaths-flappingDeaths, "the worker died too often")
+	}
 }
 
 // malformed counts a message that says nothing; too many end the stream.
@@ -236,6 +261,9 @@ func (c *Controller) endBinding(now Now, b *binding, code protocol.RefusalCode, 
 	c.tellEnded(b, code, reason, wait)
 	if hangUp && b.conn != nil {
 		c.emit(CloseWorker{b.conn.conn, code})
+	}
+	if b.bound > 0 && code != protocol.RefusedViolation {
+		b.pod.died(now)
 	}
 	c.unbind(now, b, lost)
 }
