@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -132,9 +133,7 @@ func integersBelow(path string, schema apiextensionsv1.JSONSchemaProps) map[stri
 		if property.Type == "integer" {
 			found[at] = property
 		}
-		for below, integer := range integersBelow(at, property) {
-			found[below] = integer
-		}
+		maps.Copy(found, integersBelow(at, property))
 	}
 	return found
 }

@@ -101,7 +101,7 @@ func (c *command) awaitFile(ctx context.Context, path string) error {
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, startLimit, true, func(context.Context) (bool, error) {
 		select {
 		case <-c.exited:
-			return false, fmt.Errorf("the control plane ended early, its output says why: %v", c.err)
+			return false, fmt.Errorf("the control plane ended early, its output says why (%s)", c.cmd.ProcessState)
 		default:
 		}
 		_, err := os.Stat(path)
