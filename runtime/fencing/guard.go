@@ -7,14 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -39,15 +32,6 @@ type Options struct {
 	OnPodGone func(podUID string)
 	Log       logr.Logger
 	Clock     clock.PassiveClock
-}
-
-// Clients are what a Guard talks to the API server with. Workers and submitters have review clients of their own, so that a
-// flood of one kind cannot use up the rate limit of the other.
-type Clients struct {
-	WorkerTokens, SubmitterTokens authenticationclient.TokenReviewInterface
-	Access                        authorizationclient.LocalSubjectAccessReviewInterface
-	Metadata                      metadata.Interface
-	Dynamic                       dynamic.Interface
 }
 
 // Guard is the transport.Authenticator of one flow.
@@ -78,8 +62,8 @@ func New(options Options, clients Clients) *Guard {
 		clients:    clients,
 		workers:    newReviewer(options, clients.WorkerTokens, nil),
 		submitters: newReviewer(options, clients.SubmitterTokens, clients.Access),
-		podCache:   metadatainformer.NewFilteredMetadataInformer(clients.Metadata, pods, options.Namespace, 0, cache.Indexers{}, nil).Informer(),
-		poolCache:  dynamicinformer.NewFilteredDynamicInformer(clients.Dynamic, pools, options.Namespace, 0, cache.Indexers{}, nil).Informer(),
+		podCache:   newPodCache(clients.Metadata, options.Namespace),
+		poolCache:  newPoolCache(clients.Dynamic, options.Namespace),
 	}
 	return g
 }
@@ -100,14 +84,6 @@ func (g *Guard) Run(ctx context.Context) error {
 	g.podCache.Run(ctx.Done())
 	<-done
 	return nil
-}
-
-// onlyIdentity drops what is not needed to tell who a pod is.
-func onlyIdentity(object any) (any, error) {
-	if pod, ok := object.(*metav1.PartialObjectMetadata); ok {
-		pod.ManagedFields, pod.Annotations, pod.Labels = nil, nil, nil
-	}
-	return object, nil
 }
 
 func (g *Guard) podDeleted(object any) {
@@ -182,16 +158,6 @@ func (g *Guard) poolPulls(ctx context.Context, owner *metav1.OwnerReference) err
 		return refusal
 	}
 	return nil
-}
-
-func cached[T runtime.Object](informer cache.SharedIndexInformer, namespace, name string) (T, bool) {
-	var none T
-	object, ok, err := informer.GetStore().GetByKey(namespace + "/" + name)
-	if err != nil || !ok {
-		return none, false
-	}
-	typed, ok := object.(T)
-	return typed, ok
 }
 
 // AuthenticateSubmitter implements transport.Authenticator. Any user whose token has our audience may be one.

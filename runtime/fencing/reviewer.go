@@ -9,8 +9,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
@@ -33,8 +31,8 @@ type reviewer struct {
 	audience  string
 	namespace string
 	flow      string
-	tokens    authenticationclient.TokenReviewInterface
-	access    authorizationclient.LocalSubjectAccessReviewInterface
+	tokens    TokenReviewer
+	access    AccessReviewer
 	clock     clock.PassiveClock
 	cache     *lru.Cache
 	flights   singleflight.Group
@@ -47,7 +45,7 @@ type verdict struct {
 	until   time.Time
 }
 
-func newReviewer(o Options, tokens authenticationclient.TokenReviewInterface, access authorizationclient.LocalSubjectAccessReviewInterface) *reviewer {
+func newReviewer(o Options, tokens TokenReviewer, access AccessReviewer) *reviewer {
 	return &reviewer{
 		audience: o.Audience, namespace: o.Namespace, flow: o.Flow,
 		tokens: tokens, access: access, clock: o.Clock, cache: lru.New(cacheEntries),
@@ -60,9 +58,9 @@ func (r *reviewer) token(ctx context.Context, token string) (identity, error) {
 		return identity{}, wrongAudience(r.audience)
 	}
 	v, err := r.remembered(ctx, key("token", token), func(ctx context.Context) (verdict, error) {
-		review, err := r.tokens.Create(ctx, &authenticationv1.TokenReview{
+		review, err := r.tokens.ReviewToken(ctx, &authenticationv1.TokenReview{
 			Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{r.audience}},
-		}, metav1.CreateOptions{})
+		})
 		if err != nil {
 			return verdict{}, err
 		}
@@ -79,7 +77,7 @@ func (r *reviewer) allowed(ctx context.Context, token, verb string, who identity
 		for name, values := range who.user.Extra {
 			extra[name] = authorizationv1.ExtraValue(values)
 		}
-		review, err := r.access.Create(ctx, &authorizationv1.LocalSubjectAccessReview{
+		review, err := r.access.ReviewAccess(ctx, &authorizationv1.LocalSubjectAccessReview{
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace},
 			Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: who.user.Username, UID: who.user.UID, Groups: who.user.Groups, Extra: extra,
@@ -88,7 +86,7 @@ func (r *reviewer) allowed(ctx context.Context, token, verb string, who identity
 					Resource: "workpullingflows", Subresource: "jobs", Name: r.flow,
 				},
 			},
-		}, metav1.CreateOptions{})
+		})
 		if err != nil {
 			return verdict{}, err
 		}

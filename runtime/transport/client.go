@@ -19,7 +19,7 @@ import (
 )
 
 // DefaultDialTimeout bounds one attempt, name look-up and TLS handshake included. A dead address must not hold up the next try.
-const DefaultDialTimeout = 2 * time.Second
+const DefaultDialTimeout = 3 * time.Second
 
 // Peer says where a server is and how to talk to it.
 type Peer struct {

@@ -64,6 +64,11 @@ func (o *Outbox[M]) Aborted() <-chan struct{} { return o.aborted }
 func (o *Outbox[M]) Run(ctx context.Context, send func(M) error) error {
 	for {
 		select {
+		case <-o.aborted:
+			return o.err
+		default:
+		}
+		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-o.aborted:

@@ -1,0 +1,53 @@
+package fencing
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+)
+
+// newPodCache keeps who the pods of a namespace are, nothing of what they run.
+func newPodCache(client metadata.Interface, namespace string) cache.SharedIndexInformer {
+	resource := client.Resource(pods).Namespace(namespace)
+	return cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return resource.Watch(ctx, o)
+		},
+	}, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
+}
+
+// newPoolCache keeps the pools of a namespace.
+func newPoolCache(client dynamic.Interface, namespace string) cache.SharedIndexInformer {
+	resource := client.Resource(pools).Namespace(namespace)
+	return cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return resource.Watch(ctx, o)
+		},
+	}, &unstructured.Unstructured{}, 0, cache.Indexers{})
+}
+
+// onlyIdentity drops what is not needed to tell who a pod is.
+func onlyIdentity(object any) (any, error) {
+	if pod, ok := object.(*metav1.PartialObjectMetadata); ok {
+		pod.ManagedFields, pod.Annotations, pod.Labels = nil, nil, nil
+	}
+	return object, nil
+}
+
+func cached[T runtime.Object](informer cache.SharedIndexInformer, namespace, name string) (T, bool) {
+	var none T
+	object, ok, err := informer.GetStore().GetByKey(namespace + "/" + name)
+	if err != nil || !ok {
+		return none, false
+	}
+	typed, ok := object.(T)
+	return typed, ok
+}

@@ -1,0 +1,248 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/workpulling/workpulling/runtime/protocol/v1"
+	"github.com/workpulling/workpulling/runtime/transport"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// control answers WorkerControl, to have something to call.
+type control struct {
+	pb.UnimplementedWorkerControlServer
+}
+
+func (control) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.WorkerStatus, error) {
+	return &pb.WorkerStatus{PodUid: "uid"}, nil
+}
+
+func serve(t *testing.T, server *grpc.Server) string {
+	t.Helper()
+	pb.RegisterWorkerControlServer(server, control{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(func() {
+		server.Stop()
+		running.Wait()
+	})
+	return listener.Addr().String()
+}
+
+func call(t *testing.T, peer transport.Peer) error {
+	t.Helper()
+	conn, err := peer.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err = pb.NewWorkerControlClient(conn).GetStatus(ctx, &pb.GetStatusRequest{})
+	return err
+}
+
+func certificate(t *testing.T, authority *transporttest.Authority, name string) *transport.Certificate {
+	t.Helper()
+	c, err := transport.NewCertificate(authority.Issue(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestServerIsVerifiedByNameAndAuthority(t *testing.T) {
+	authority, stranger := transporttest.NewAuthority(t), transporttest.NewAuthority(t)
+	address := serve(t, transport.NewServer(transport.ServerTLS(certificate(t, authority, "server"))))
+	for name, c := range map[string]struct {
+		caFile, host string
+		fine         bool
+	}{
+		"right":             {authority.CAFile(), "server", true},
+		"another name":      {authority.CAFile(), "other", false},
+		"another authority": {stranger.CAFile(), "server", false},
+		"no bundle":         {t.TempDir() + "/none", "server", false},
+	} {
+		if err := call(t, transport.Peer{Address: address, TLS: transport.ClientTLS(c.caFile, c.host)}); (err == nil) != c.fine {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A renewed certificate, even of a new authority, is served and trusted without a restart (B-255).
+func TestCertificatesAndBundlesAreReadAnew(t *testing.T) {
+	authority := transporttest.NewAuthority(t)
+	served := certificate(t, authority, "server")
+	address := serve(t, transport.NewServer(transport.ServerTLS(served)))
+	peer := transport.Peer{Address: address, TLS: transport.ClientTLS(authority.CAFile(), "server")}
+	if err := call(t, peer); err != nil {
+		t.Fatal(err)
+	}
+	next := transporttest.NewAuthority(t)
+	certFile, keyFile := authority.Issue(t, "server") // the paths that are served
+	newCert, newKey := next.Issue(t, "server")
+	move(t, newCert, certFile)
+	if err := call(t, peer); err != nil {
+		t.Errorf("half a replacement broke what was there: %v", err)
+	}
+	if served.Err() == nil {
+		t.Error("half a replacement is not reported")
+	}
+	move(t, newKey, keyFile)
+	if err := call(t, peer); err == nil {
+		t.Error("the new certificate is not served, or an unknown authority is trusted")
+	}
+	move(t, next.CAFile(), authority.CAFile())
+	if err := call(t, peer); err != nil {
+		t.Errorf("the new bundle is not read: %v", err)
+	}
+}
+
+func move(t *testing.T, from, to string) {
+	t.Helper()
+	raw, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to+".new", raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Two versions within one tick of the file system's clock must still differ.
+	later := time.Now().Add(time.Duration(len(raw)) * time.Second)
+	if err := errors.Join(os.Chtimes(to+".new", later, later), os.Rename(to+".new", to)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOnlyTheNamedClientIsServed(t *testing.T) {
+	authority, stranger := transporttest.NewAuthority(t), transporttest.NewAuthority(t)
+	address := serve(t, transport.NewServer(transport.MutualServerTLS(certificate(t, authority, "worker"), authority.CAFile(), "operator")))
+	client := func(c *transport.Certificate) error {
+		config := transport.ClientTLS(authority.CAFile(), "worker")
+		if c != nil {
+			config = transport.MutualClientTLS(authority.CAFile(), "worker", c)
+		}
+		return call(t, transport.Peer{Address: address, TLS: config})
+	}
+	if err := client(certificate(t, authority, "operator")); err != nil {
+		t.Error(err)
+	}
+	for name, c := range map[string]*transport.Certificate{
+		"nobody": nil, "another name": certificate(t, authority, "other"), "another authority": certificate(t, stranger, "operator"),
+	} {
+		if err := client(c); err == nil {
+			t.Errorf("%s is served", name)
+		}
+	}
+}
+
+// A dead address must not hold up the next try.
+func TestDialEndsInTime(t *testing.T) {
+	authority := transporttest.NewAuthority(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and never says a word
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	peer := transport.Peer{Address: silent.Addr().String(), TLS: transport.ClientTLS(authority.CAFile(), "x"), Timeout: 100 * time.Millisecond}
+	began := time.Now()
+	if _, err := peer.DialWorker(t.Context()); err == nil {
+		t.Error("a stream to a server that says nothing")
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("gave up after %s", took)
+	}
+}
+
+func TestOutboxNeverBlocksAndKeepsOrder(t *testing.T) {
+	out := transport.NewOutbox[int]()
+	for i := range 100 {
+		out.Offer(i)
+	}
+	out.Close()
+	out.Offer(100) // after the end: dropped
+	var sent []int
+	if err := out.Run(t.Context(), func(i int) error { sent = append(sent, i); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if len(sent) != 100 || sent[0] != 0 || sent[99] != 99 {
+		t.Errorf("sent %v", sent)
+	}
+}
+
+func TestOutboxOfASlowPeerIsAborted(t *testing.T) {
+	out := transport.NewOutbox[int]()
+	for i := range transport.OutboxDepth + 1 {
+		out.Offer(i)
+	}
+	<-out.Aborted()
+	if err := out.Run(t.Context(), func(int) error { return nil }); !errors.Is(err, transport.ErrSlowPeer) {
+		t.Errorf("ended with %v", err)
+	}
+	if !errors.Is(out.Err(), transport.ErrSlowPeer) {
+		t.Errorf("aborted with %v", out.Err())
+	}
+}
+
+func TestMalformedFramesUseUpABudget(t *testing.T) {
+	now := time.Unix(1000, 0)
+	penalties := transport.NewPenalties(func() time.Time { return now })
+	budget, other := penalties.Budget("bad"), penalties.Budget("good")
+	spent := 0
+	for budget.Spend() == nil {
+		spent++
+	}
+	if spent == 0 || spent > 100 {
+		t.Errorf("%d malformed frames are tolerated at once", spent)
+	}
+	if penalties.Check("bad") == nil || penalties.Check("good") != nil || other.Spend() != nil {
+		t.Error("the penalty is not for the bad peer alone")
+	}
+	if again := penalties.Check("bad"); again.RetryAfter <= 0 || again.Status() == nil {
+		t.Errorf("%v does not say when to come back", again)
+	}
+	now = now.Add(time.Hour)
+	if refusal := penalties.Check("bad"); refusal != nil {
+		t.Errorf("after an hour: %v", refusal)
+	}
+}
+
+func TestBearer(t *testing.T) {
+	for value, want := range map[string]string{"Bearer abc": "abc", "bearer  abc ": "abc", "Basic abc": "", "Bearer": "", "": "", "Bearer ": ""} {
+		got, err := transport.ParseBearer(value)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v", value, got, err)
+		}
+	}
+}
+
+func TestRefusalsHaveTheRightStatus(t *testing.T) {
+	for label, want := range map[transport.Label]codes.Code{
+		transport.LabelTokenExpired: codes.Unauthenticated, transport.LabelPodForeign: codes.PermissionDenied,
+		transport.LabelUnavailable: codes.Unavailable, transport.LabelCoolingDown: codes.Unavailable,
+	} {
+		if got := status.Code((&transport.Refusal{Label: label}).Status()); got != want {
+			t.Errorf("%s: %s, want %s", label, got, want)
+		}
+	}
+	if refusal := transport.AsRefusal(errors.New("boom")); refusal.Label != transport.LabelUnavailable || refusal.RetryAfter <= 0 {
+		t.Errorf("an error that is no refusal became %v", refusal)
+	}
+}
