@@ -148,8 +148,9 @@ func (c *Controller) handle(now Now, ev Event) {
 	case SetIntake:
 		c.intake, c.dispatching = ev.Open, ev.Dispatch
 	case Redriven:
-		c.redriven(ev.Row)
+		c.redriven(now, ev.Row)
 	case Dropped:
+		c.dismiss(now, ev.Ref)
 		c.counts.deadLetters = max(0, c.counts.deadLetters-1)
 	}
 }

@@ -103,36 +103,45 @@ func TestB184_ExhaustedJobBecomesADeadLetter(t *testing.T) {
 	w.equal("attempt", a.starts[len(a.starts)-1].Attempt, 1)
 }
 
-func TestRedriveBeforeItsDeadLetterIsReported(t *testing.T) {
-	w := newWorld(t, func(c *ControllerConfig) { c.MaxAttempts = 1 })
-	a := w.worker("a", nil)
-	w.submit(w.producer(1), "", 1)
-	w.holdApply = true
-	a.finish("1", protocol.Nacked)
-	held := w.held[0]
-	// The write is done and its answer still on the way when a person redrives the letter.
-	w.held, w.holdApply = nil, false
-	var row queue.Row
-	w.later(func() {
-		held()
-	})
-	ref := queue.JobRef{MessageID: "1", StoreSeq: 1}
-	row = queue.Row{JobRef: ref, PayloadBytes: len("payload of 1"), Accepted: true}
-	w.step(Redriven{row})
-	w.lostReply = func(queue.Batch) error {
-		if _, err := w.queue.Redrive(t.Context(), w.ctl.epoch, ref, "test"); err != nil {
-			t.Fatal(err)
-		}
-		return nil
+// A person may deal with a dead letter before the Controller heard that its write succeeded; writing it again would undo that.
+func TestDeadLetterIsDealtWithBeforeItsWriteIsReported(t *testing.T) {
+	for _, redrive := range []bool{true, false} {
+		t.Run(fmt.Sprint("redrive ", redrive), func(t *testing.T) {
+			w := newWorld(t, func(c *ControllerConfig) { c.MaxAttempts = 1 })
+			a := w.worker("a", nil)
+			w.submit(w.producer(1), "", 1)
+			w.lostReply = func(b queue.Batch) error {
+				if len(b.DeadLetters) > 0 {
+					return errFlaky
+				}
+				return nil
+			}
+			a.finish("1", protocol.Nacked)
+			ref := queue.JobRef{MessageID: "1", StoreSeq: 1}
+			if redrive {
+				row, err := w.queue.Redrive(t.Context(), w.ctl.epoch, ref, "test")
+				w.equal("redrive", err, nil)
+				w.step(Redriven{row})
+			} else {
+				w.equal("drop", w.queue.Drop(t.Context(), w.ctl.epoch, ref, "test"), nil)
+				w.step(Dropped{ref})
+			}
+			w.lostReply = nil
+			w.run()
+			w.advance(time.Minute)
+			want := 1
+			if redrive {
+				want = 2
+				a.finish("1", protocol.Confirmed)
+			}
+			w.equal("started", len(a.starts), want)
+			w.equal("dead letters", w.ctl.Stats().DeadLetters, 0)
+			w.equal("settling", w.ctl.Stats().DirtyConfirms, 0)
+			w.equal("held", len(w.ctl.jobs), 0)
+			letters, err := w.queue.ListDeadLetters(t.Context(), 0, 10)
+			w.equal("letters", []any{len(letters), err}, []any{0, nil})
+		})
 	}
-	for len(w.todo) > 0 {
-		f := w.todo[0]
-		w.todo = w.todo[1:]
-		f()
-		w.lostReply = nil
-	}
-	w.equal("started again", len(a.starts), 2)
-	w.equal("dead letters", w.ctl.Stats().DeadLetters, 0)
 }
 
 func TestMaxAttemptsZeroNeverGivesUp(t *testing.T) {

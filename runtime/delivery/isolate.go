@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"slices"
+
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
 )
@@ -46,19 +48,30 @@ func (s *settlementState) suspect(now Now) {
 // nextSettlements is the next batch of settlements alone.
 func (c *Controller) nextSettlements() batch {
 	s := &c.lane.settlement
-	switch {
-	case s.failing && s.retryAt.armed():
+	if s.failing && s.retryAt.armed() {
 		return batch{}
-	case len(s.segments) > 0:
-		last := len(s.segments) - 1
-		segment := s.segments[last]
-		s.segments = s.segments[:last]
-		return batch{settles: segment, probe: true}
-	case s.failing || s.lone.len() == 0 || s.loneAt.armed():
-		return batch{settles: c.lane.takeSettles(c.cfg.MaxBatch)}
-	default:
-		return batch{settles: []settleOp{s.lone.pop()}, lone: true}
 	}
+	if segment := s.nextSegment(); len(segment) > 0 {
+		return batch{settles: segment, probe: true}
+	}
+	for !s.failing && !s.loneAt.armed() && s.lone.len() > 0 {
+		op := s.lone.pop()
+		if op.current() {
+			return batch{settles: []settleOp{op}, lone: true}
+		}
+		c.counts.isolated--
+	}
+	return batch{settles: c.lane.takeSettles(c.cfg.MaxBatch)}
+}
+
+// nextSegment takes the next part of the search, without what ended meanwhile.
+func (s *settlementState) nextSegment() (segment []settleOp) {
+	for len(segment) == 0 && len(s.segments) > 0 {
+		last := len(s.segments) - 1
+		segment = slices.DeleteFunc(s.segments[last], func(op settleOp) bool { return !op.current() })
+		s.segments = s.segments[:last]
+	}
+	return segment
 }
 
 func (c *Controller) settlementsWritten(now Now, b batch) {
@@ -130,8 +143,11 @@ func (c *Controller) settlementsNotWritten(now Now, b batch, err error) {
 // split halves a segment that failed, or sets its only settlement apart.
 func (c *Controller) split(now Now, ops []settleOp) {
 	s := &c.lane.settlement
+	for _, op := range ops {
+		op.renew()
+	}
 	if half := len(ops) / 2; half > 0 {
-		s.segments = append(s.segments, ops[half:], ops[:half])
+		s.segments = append(s.segments, slices.Clone(ops[half:]), slices.Clone(ops[:half]))
 		return
 	}
 	for _, op := range ops {
@@ -179,9 +195,6 @@ func (c *Controller) ended(now Now, j *job) {
 		c.notify(j.ref())
 	}
 	c.emit(JobSettled{Ref: j.ref(), DeadLettered: j.dead, Reason: j.reason})
-	if j.redriven != nil {
-		c.redriven(*j.redriven)
-	}
 }
 
 func (c *Controller) notify(ref queue.JobRef) {

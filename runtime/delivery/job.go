@@ -40,7 +40,6 @@ type job struct {
 	dead        bool // settling into the dead letters rather than as confirmed
 	isolated    bool // settling, set apart because its write keeps failing
 	reason      string
-	redriven    *queue.Row // redriven before the write of its dead letter was reported
 }
 
 func (j *job) ref() queue.JobRef { return queue.JobRef{MessageID: j.body.MessageID, StoreSeq: j.seq} }

@@ -177,6 +177,13 @@ func (l *lane) takeSettles(room int) []settleOp {
 	return ops
 }
 
+// renew makes a write current again that failed.
+func (op settleOp) renew() {
+	if !op.end && op.job.place != settling && op.job.place != 0 {
+		op.job.dirty = true
+	}
+}
+
 // current reports whether the write still says something: counters of a job that ended meanwhile do not.
 func (op settleOp) current() bool {
 	return op.end == (op.job.place == settling) && (op.end || op.job.dirty)
@@ -280,9 +287,7 @@ func (l *lane) putBack(ops []settleOp) {
 	rest := l.settles
 	l.settles.reset(0)
 	for _, op := range ops {
-		if !op.end {
-			op.job.dirty = true
-		}
+		op.renew()
 		l.settles.push(op)
 	}
 	for rest.len() > 0 {

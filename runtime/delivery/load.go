@@ -112,7 +112,7 @@ func (c *Controller) adopt(now Now, ev Loaded) {
 	}
 	c.endedMeanwhile(now, before)
 	for _, row := range l.redriven {
-		c.redriven(row)
+		c.redriven(now, row)
 	}
 	l.redriven = nil
 	for _, e := range c.endpointsL {
@@ -209,15 +209,13 @@ func (c *Controller) gatherSettlements() {
 }
 
 // redriven takes a dead letter back that a person put among the stored jobs.
-func (c *Controller) redriven(row queue.Row) {
+func (c *Controller) redriven(now Now, row queue.Row) {
 	if c.phase != PhaseRunning {
 		c.load.redriven = append(c.load.redriven, row)
 		return
 	}
-	if j, held := c.jobs[row.MessageID]; held {
-		if j.place == settling && j.dead {
-			j.redriven = &row
-		}
+	c.dismiss(now, row.JobRef)
+	if _, held := c.jobs[row.MessageID]; held {
 		return
 	}
 	c.counts.deadLetters = max(0, c.counts.deadLetters-1)
@@ -227,4 +225,12 @@ func (c *Controller) redriven(row queue.Row) {
 	}
 	c.jobs[row.MessageID] = j
 	c.backlog.requeue(j)
+}
+
+// dismiss ends a job whose dead letter a person dealt with: it was durable then, whatever the lane has heard so far. Writing it
+// again would undo what the person did.
+func (c *Controller) dismiss(now Now, ref queue.JobRef) {
+	if j := c.jobs[ref.MessageID]; j != nil && j.seq == ref.StoreSeq && j.place == settling && j.dead {
+		c.ended(now, j)
+	}
 }
