@@ -4,18 +4,22 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
 
 func named(namespace, name string) metav1.ObjectMeta {
@@ -110,4 +114,23 @@ func flowCondition(ctx context.Context, namespace, name, kind string) func() str
 
 func exists(ctx context.Context, obj client.Object) func() bool {
 	return func() bool { return env.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj) == nil }
+}
+
+const second = time.Second
+
+var zero = resource.MustParse("0")
+
+// getFlowOrNil returns nil for a flow that is gone.
+func getFlowOrNil(ctx context.Context, namespace, name string) *v1alpha1.WorkPullingFlow {
+	flow := &v1alpha1.WorkPullingFlow{}
+	if err := env.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, flow); err != nil {
+		return nil
+	}
+	return flow
+}
+
+func decodeProducer(text string) (runtimeconfig.Producer, error) {
+	var document runtimeconfig.Producer
+	err := json.Unmarshal([]byte(text), &document)
+	return document, err
 }
