@@ -92,10 +92,8 @@ bench: ## Run the benchmarks
 	@go test -run '^$$' -bench . -benchmem ./runtime/... ./sidecar/... ./test/bench/...
 
 .PHONY: nightly
-nightly: ## Run the long work: a million seeds, every benchmark, the whole end-to-end suite
-	@$(MAKE) sim SEEDS=1000000
-	@$(MAKE) bench
-	@$(MAKE) test-e2e TIMEOUT=6h
+nightly: ## Run the long work and write docs/results (goes on where it was broken off)
+	@hack/nightly.sh
 
 ##@ Develop
 

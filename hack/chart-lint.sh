@@ -4,7 +4,10 @@
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
+
+# The oldest Kubernetes that is supported.
+oldest=1.33.0
 for chart in charts/*/; do
-	"$HELM" lint --strict "$chart"
-	"$HELM" template an-odd-release "$chart" --namespace an-odd-namespace >/dev/null
+	"$HELM" lint --strict --kube-version "$oldest" "$chart"
+	"$HELM" template an-odd-release "$chart" --namespace an-odd-namespace --kube-version "$oldest" >/dev/null
 done
