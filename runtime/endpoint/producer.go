@@ -42,10 +42,13 @@ type ProducerOptions struct {
 	Clock         clock.Clock
 }
 
+// DefaultCredits is the default of ProducerOptions.Credits.
+const DefaultCredits = 4096
+
 const defaultOperationTimeout = 10 * time.Second
 
 func (o *ProducerOptions) setDefaults() {
-	setDefault(&o.Credits, 4096)
+	setDefault(&o.Credits, DefaultCredits)
 	setDefault(&o.StreamCredits, 256)
 	setDefault(&o.CreditWait, 250*time.Millisecond)
 	setDefault(&o.CompactEvery, 5*time.Second)

@@ -1,0 +1,164 @@
+package endpoint_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/endpoint"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// A fenced writer fails once, stays up, refuses and says why; an explicit restart recovers it under a new epoch (B-070, B-234, B-237).
+func TestFencedFlowFailsOnceAndRecovers(t *testing.T) {
+	q := &faultyQueue{WorkQueue: memoryQueue(t)}
+	f := newFlow(t, q)
+	failures := make(chan delivery.Failed, 10)
+	f.options.OnFailed = func(failed delivery.Failed) { failures <- failed }
+	f.start(t)
+	c := newCrew()
+	worker, _ := c.join(t, f, "w0", succeed)
+	submit(t, f, 0, 10)
+	f.settled(t)
+
+	q.set(queue.ErrFenced, nil)
+	job := jobNamed("fenced")
+	if _, err := f.producer.Submit(t.Context(), job, endpoint.Digest(job)); !errors.Is(err, endpoint.ErrUnavailable) {
+		t.Errorf("submitting to a fenced flow: %v", err)
+	}
+	if failed := <-failures; failed.Stage != delivery.StageStore || !errors.Is(failed.Cause, queue.ErrFenced) {
+		t.Errorf("failed with %v", failed)
+	}
+	if _, err := f.producer.Submit(t.Context(), job, endpoint.Digest(job)); !errors.Is(err, endpoint.ErrUnavailable) {
+		t.Errorf("submitting to a failed flow: %v", err)
+	}
+	if s := f.stats(t); s.Failure == nil || s.Failure.Stage != delivery.StageStore {
+		t.Errorf("the figures do not tell the failure: %v", s.Failure)
+	}
+	eventually(t, "the worker is told why it has no binding", func() bool {
+		return !worker.Status().Registered && worker.Status().LastRefusal != ""
+	})
+	epoch := f.stats(t).Epoch
+
+	q.set(nil, nil)
+	if err := f.producer.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	submit(t, f, 10, 10)
+	f.settled(t)
+	c.check(t, 20)
+	if s := f.stats(t); s.Failure != nil || s.Epoch <= epoch {
+		t.Errorf("after the restart: failure %v, epoch %d after %d", s.Failure, s.Epoch, epoch)
+	}
+	if len(failures) > 0 {
+		t.Errorf("%d more failures were reported", len(failures))
+	}
+}
+
+// A queue that hangs for a while costs nothing: submissions that got no answer are stored under their ids once it is back (B-239).
+func TestHangingQueueIsSurvived(t *testing.T) {
+	q := &faultyQueue{WorkQueue: memoryQueue(t)}
+	f := newFlow(t, q)
+	f.options.OperationTimeout = 100 * time.Millisecond
+	f.start(t)
+	c := newCrew()
+	c.join(t, f, "w0", succeed)
+	submit(t, f, 0, 50)
+	f.settled(t)
+	hold := make(chan struct{})
+	q.block(hold)
+	job := jobNamed("job-00050")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := f.producer.Submit(ctx, job, endpoint.Digest(job)); !errors.Is(err, endpoint.ErrUnavailable) {
+		t.Errorf("submitting into a hanging queue: %v", err)
+	}
+	q.block(nil)
+	close(hold)
+	submit(t, f, 50, 50)
+	f.settled(t)
+	c.check(t, 100)
+	if s := f.stats(t); s.Failure != nil || !s.QueueAvailable {
+		t.Errorf("failure %v, available %v", s.Failure, s.QueueAvailable)
+	}
+}
+
+// Loads are retried until one succeeds; meanwhile submitters are told to come back (B-235).
+func TestLoadIsRetried(t *testing.T) {
+	q := &faultyQueue{WorkQueue: memoryQueue(t), load: errors.New("no volume")}
+	f := newFlow(t, q)
+	f.start(t)
+	job := jobNamed("early")
+	if _, err := f.producer.Submit(t.Context(), job, endpoint.Digest(job)); !errors.Is(err, endpoint.ErrUnavailable) {
+		t.Errorf("submitting before the load: %v", err)
+	}
+	if s := f.stats(t); s.Phase != delivery.PhaseLoading || s.QueueError == "" {
+		t.Errorf("phase %s, error %q", s.Phase, s.QueueError)
+	}
+	q.set(nil, nil)
+	submit(t, f, 0, 1)
+}
+
+// A caller that goes away does not keep its credit: its job is stored, or not, and the token comes back.
+func TestCallersThatGoAwayLeakNoCredit(t *testing.T) {
+	q := &faultyQueue{WorkQueue: memoryQueue(t)}
+	f := newFlow(t, q)
+	f.options.Credits = 4
+	f.start(t)
+	submit(t, f, 0, 1)
+	for i := range 20 {
+		hold := make(chan struct{})
+		q.block(hold)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			job := jobNamed(string(rune('a' + i)))
+			_, _ = f.producer.Submit(ctx, job, endpoint.Digest(job))
+		}()
+		cancel()
+		<-done
+		q.block(nil)
+		close(hold)
+	}
+	submit(t, f, 100, 50)
+}
+
+func TestSuspendedFlowRefusesAndDispatchesNothing(t *testing.T) {
+	f := newFlow(t, memoryQueue(t))
+	f.options.Intake = delivery.SetIntake{Open: true}
+	f.start(t)
+	c := newCrew()
+	worker, _ := c.join(t, f, "w0", succeed)
+	submit(t, f, 0, 20)
+	eventually(t, "the worker is bound", func() bool { return worker.Status().Registered })
+	f.producer.SetIntake(delivery.SetIntake{})
+	job := jobNamed("late")
+	if _, err := f.producer.Submit(t.Context(), job, endpoint.Digest(job)); !errors.Is(err, endpoint.ErrSuspended) {
+		t.Errorf("submitting to a suspended flow: %v", err)
+	}
+	if n := c.finished(); n != 0 {
+		t.Errorf("%d jobs ran in a flow that does not dispatch", n)
+	}
+	f.producer.SetIntake(delivery.SetIntake{Open: true, Dispatch: true})
+	f.settled(t)
+	c.check(t, 20)
+}
+
+func TestBackPressureHasATypedError(t *testing.T) {
+	f := newFlow(t, memoryQueue(t))
+	f.options.Config.BacklogJobs, f.options.Config.BacklogBytes = 5, 1<<30
+	f.options.CreditWait = 20 * time.Millisecond
+	f.start(t)
+	submit(t, f, 0, 5)
+	job := jobNamed("one too many")
+	_, err := f.producer.Submit(t.Context(), job, endpoint.Digest(job))
+	if busy, ok := errors.AsType[*endpoint.NoCreditError](err); !ok || busy.RetryAfter <= 0 {
+		t.Errorf("submitting to a full backlog: %v", err)
+	}
+	if !f.stats(t).BacklogFull {
+		t.Error("the figures do not say so")
+	}
+}

@@ -1,0 +1,57 @@
+package endpoint_test
+
+import (
+	"context"
+	"sync"
+
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// faultyQueue fails or holds operations on demand.
+type faultyQueue struct {
+	queue.WorkQueue
+
+	mu    sync.Mutex
+	apply error
+	load  error
+	hold  chan struct{} // Apply waits for it or its context
+}
+
+func (q *faultyQueue) set(apply, load error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.apply, q.load = apply, load
+}
+
+func (q *faultyQueue) block(hold chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.hold = hold
+}
+
+func (q *faultyQueue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch) (queue.Result, error) {
+	q.mu.Lock()
+	err, hold := q.apply, q.hold
+	q.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return queue.Result{}, ctx.Err()
+		}
+	}
+	if err != nil {
+		return queue.Result{}, err
+	}
+	return q.WorkQueue.Apply(ctx, epoch, batch)
+}
+
+func (q *faultyQueue) Load(ctx context.Context, owner string, visit func(queue.Row) error) (queue.State, queue.Epoch, error) {
+	q.mu.Lock()
+	err := q.load
+	q.mu.Unlock()
+	if err != nil {
+		return queue.State{}, 0, err
+	}
+	return q.WorkQueue.Load(ctx, owner, visit)
+}
