@@ -1,6 +1,6 @@
 // Package local is the WorkQueue on one volume: an embedded bbolt file with group commit. "Stored" means synced to the disk.
 //
-// Why bbolt, with figures: docs/design/local-queue-engine.md.
+// Why bbolt, with figures: docs/design/local-queue.md.
 //
 // Invariants:
 //   - An answer without an error was written and synced before it was given. Batches that arrive while a commit is under way

@@ -84,15 +84,6 @@ func Check(tx *bolt.Tx) error {
 	return t.check()
 }
 
-// Epoch is the newest epoch in the file.
-func Epoch(tx *bolt.Tx) (queue.Epoch, error) {
-	t, err := openTable(tx)
-	if err != nil {
-		return 0, err
-	}
-	return t.state.epoch, nil
-}
-
 // FillAudit writes audit lines in one commit.
 func FillAudit(t testing.TB, q *Queue, lines int) {
 	t.Helper()

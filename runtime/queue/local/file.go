@@ -96,7 +96,9 @@ func walk(tx *bolt.Tx) error {
 }
 
 // openBolt opens the file with this package's settings. The list of free pages is rebuilt at each opening instead of being
-// written with each commit: after a large backlog was drained that list makes every commit slow.
+// written with each commit: after a large backlog was drained that list makes every commit slow. If that scan finds damage that
+// walk could not see (a wrong key between two pages), the engine panics here and leaves its scanning goroutine behind, once for
+// a file that is refused.
 func openBolt(path string, options bolt.Options) (db *bolt.DB, err error) {
 	options.Timeout = time.Second // the directory's lock is held, so nobody else should have the file
 	options.NoFreelistSync = true

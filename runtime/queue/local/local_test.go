@@ -21,7 +21,9 @@ func TestMain(m *testing.M) {
 	if runChild() {
 		return
 	}
-	goleak.VerifyTestMain(m)
+	// The engine's scan of a damaged file that only it found out stays behind when the file is refused; see openBolt.
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("go.etcd.io/bbolt.verifyKeyOrder"), goleak.IgnoreTopFunction("go.etcd.io/bbolt.verifyPageReachable"))
 }
 
 func TestContract(t *testing.T) {

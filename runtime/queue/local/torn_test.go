@@ -16,7 +16,7 @@ import (
 // A page that the disk lost, tore or filled with something else leads to the right jobs or to a clear error: never to wrong or
 // missing ones, and never to the end of the process.
 func TestDamagedPages(t *testing.T) {
-	const pageBytes, jobs = 4096, 300
+	const pageBytes, jobs, rounds = 4096, 300, 60
 	source := t.TempDir()
 	q := open(t, source)
 	_, _, epoch := load(t, q)
@@ -43,7 +43,7 @@ func TestDamagedPages(t *testing.T) {
 	t.Logf("seed %d, %d pages", seed, pages)
 	random := rand.New(rand.NewPCG(seed, 1))
 	refused := 0
-	for round := range 150 {
+	for round := range rounds {
 		spoiled := bytes.Clone(image)
 		at := 2 + random.IntN(pages-2)
 		page := spoiled[at*pageBytes : (at+1)*pageBytes]
@@ -64,7 +64,7 @@ func TestDamagedPages(t *testing.T) {
 			t.Fatalf("round %d, page %d", round, at)
 		}
 	}
-	t.Logf("%d of 150 refused, the others were right", refused)
+	t.Logf("%d of %d refused, the others were right", refused, rounds)
 	if refused == 0 {
 		t.Error("no damage was ever met: this test tests nothing")
 	}
