@@ -3,6 +3,7 @@ package delivery
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
@@ -49,6 +50,7 @@ func BenchmarkConsumer(b *testing.B) {
 	cons := NewConsumer(ConsumerConfig{Window: window, Concurrency: 4}, protocol.Incarnation{PodUID: "p", BootNonce: "b"}, &testRandom{})
 	ref := protocol.BindingRef{BindingID: "binding", Secret: "secret"}
 	var runs []RunID
+	var nonce string
 	step := func(ev ConsumerEvent) {
 		for _, a := range cons.Step(0, ev) {
 			switch a := a.(type) {
@@ -56,16 +58,17 @@ func BenchmarkConsumer(b *testing.B) {
 				runs = append(runs, a.Run)
 			case ToController:
 				if m, ok := a.Message.(protocol.RegisterConsumer); ok {
-					defer cons.Step(0, FromController{1, protocol.RegistrationAck{
-						Session: "s", Nonce: m.Nonce, BindingID: ref.BindingID, Secret: ref.Secret, NextSeq: 1, Window: window,
-						Heartbeat: 2e9, Deadline: 10e9,
-					}})
+					nonce = m.Nonce
 				}
 			}
 		}
 	}
 	step(AppReady{true})
 	step(Connected{1})
+	step(FromController{1, protocol.RegistrationAck{
+		Session: "s", Nonce: nonce, BindingID: ref.BindingID, Secret: ref.Secret, NextSeq: 1, Window: window,
+		Heartbeat: 2 * time.Second, Deadline: 10 * time.Second,
+	}})
 	b.ReportAllocs()
 	b.ResetTimer()
 	for next := int64(1); next <= int64(b.N); next += 16 {

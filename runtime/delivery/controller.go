@@ -108,7 +108,7 @@ func (c *Controller) pump(now Now) {
 		c.dispatch(now)
 		c.recall(now)
 		c.prefetch(now)
-		c.runLane(now)
+		c.runLane()
 	}
 	if c.phase == PhaseRunning {
 		c.grant(now)
@@ -132,7 +132,7 @@ func (c *Controller) handle(now Now, ev Event) {
 	case Loaded:
 		c.loaded(now, ev)
 	case ProducerAttached:
-		c.attach(now, ev)
+		c.attach(ev)
 	case ProducerDetached:
 		c.detach(ev.Conn)
 	case WorkerConnected:

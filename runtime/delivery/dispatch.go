@@ -13,12 +13,12 @@ func (c *Controller) dispatch(now Now) {
 			continue
 		}
 		c.backlog.take(j)
-		c.give(now, b, j)
+		c.give(b, j)
 	}
 }
 
 // give assigns the next worker sequence before anything is sent (G-054).
-func (c *Controller) give(now Now, b *binding, j *job) {
+func (c *Controller) give(b *binding, j *job) {
 	b.current++
 	b.slots.push(j)
 	b.bound++

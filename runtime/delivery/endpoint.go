@@ -63,7 +63,7 @@ const (
 	maxCredits        = 10_000
 )
 
-func (c *Controller) attach(now Now, ev ProducerAttached) {
+func (c *Controller) attach(ev ProducerAttached) {
 	if _, ok := c.endpoints[ev.Conn]; ok {
 		c.drop("endpoint-attached-twice")
 		return

@@ -187,13 +187,15 @@ const (
 
 // --- events into the Consumer ---------------------------------------------------------------------------------------
 
-// ConsumerEvent is the closed set of events that Consumer.Step takes. ConsumerTick lets due timers run.
+// ConsumerEvent is the closed set of events that Consumer.Step takes.
 type ConsumerEvent interface{ consumerEvent() }
 
 type (
+	// ConsumerTick lets due timers run; hosts send it at or after Consumer.NextDeadline.
 	ConsumerTick struct{}
-	// Connected: a stream to the producer is open. Disconnected: it ended; the host reconnects with back-off by itself.
-	Connected    struct{ Conn ConnID }
+	// Connected says that a stream to the producer is open.
+	Connected struct{ Conn ConnID }
+	// Disconnected says that a stream ended; the host reconnects with back-off by itself.
 	Disconnected struct{ Conn ConnID }
 	// FromController is one message of the open stream; of an older stream it is dropped.
 	FromController struct {
@@ -209,7 +211,7 @@ type (
 	}
 	// AppReady says whether the app answers its port. Until it does there is no demand, and when it stops, unstarted jobs go back.
 	AppReady struct{ Ready bool }
-	// AppRestarted: the app process was replaced; every running handler ended with it, in failure.
+	// AppRestarted says that the app process was replaced; every running handler ended with it, in failure.
 	AppRestarted struct{}
 	// Cordon stops demand if nothing is in flight, or in any case if Force (drain): then unstarted jobs go back at once and
 	// running ones finish.
@@ -258,7 +260,7 @@ type (
 	// CancelHandler asks the host to give up waiting politely (the attempt is past its timeout and abandoned). The slot stays
 	// taken until HandlerDone.
 	CancelHandler struct{ Run RunID }
-	// Drained: after a forced Cordon, nothing runs and every settlement was taken over by the controller (or there is no binding
+	// Drained says that after a forced Cordon nothing runs and every settlement was taken over by the controller (or there is no binding
 	// left that could). Emitted once per drain.
 	Drained struct{}
 )

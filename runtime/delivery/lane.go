@@ -76,7 +76,7 @@ func (l *lane) init() {
 }
 
 // runLane sends the next batch if the lane is free and there is something to write.
-func (c *Controller) runLane(now Now) {
+func (c *Controller) runLane() {
 	l := &c.lane
 	if l.op != 0 {
 		return

@@ -8,7 +8,6 @@ import (
 // them over: should one be delivered again, its outcome answers, not its handler (B-238).
 type outbox struct {
 	pending []*entry
-	since   Now
 	timer   *timer
 	due     bool
 

@@ -3,6 +3,7 @@ package delivery
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,8 +24,8 @@ func withJobs(t *testing.T, n int, edit func(*ControllerConfig)) (*world, *testW
 func (tw *testWorker) register(nonce string) protocol.RegistrationAck {
 	tw.w.t.Helper()
 	tw.inject(protocol.RegisterConsumer{Version: protocol.Version, Nonce: nonce, Incarnation: tw.inc, Window: 50})
-	for i := len(tw.received) - 1; i >= 0; i-- {
-		if m, ok := tw.received[i].(protocol.RegistrationAck); ok && m.Nonce == nonce {
+	for _, m := range slices.Backward(tw.received) {
+		if m, ok := m.(protocol.RegistrationAck); ok && m.Nonce == nonce {
 			return m
 		}
 	}
@@ -32,8 +33,8 @@ func (tw *testWorker) register(nonce string) protocol.RegistrationAck {
 }
 
 func (tw *testWorker) lastRefusal() protocol.RegistrationRefused {
-	for i := len(tw.received) - 1; i >= 0; i-- {
-		if m, ok := tw.received[i].(protocol.RegistrationRefused); ok {
+	for _, m := range slices.Backward(tw.received) {
+		if m, ok := m.(protocol.RegistrationRefused); ok {
 			return m
 		}
 	}

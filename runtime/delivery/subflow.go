@@ -88,7 +88,7 @@ func (c *Consumer) deliver(now Now, m protocol.SequencedMessage) {
 	if turnedAway && c.cordoned {
 		c.send(protocol.Drain{BindingRef: c.registration.ref})
 	}
-	if c.sub.gap() && !(c.gapAsked && now-c.gapAskedAt < c.cfg.ResendInterval) {
+	if c.sub.gap() && (!c.gapAsked || now-c.gapAskedAt >= c.cfg.ResendInterval) {
 		c.gapAsked, c.gapAskedAt = true, now
 		c.ask(now, true)
 	}
@@ -208,6 +208,7 @@ func (c *Consumer) settle(now Now, e *entry, outcome protocol.Outcome, reason st
 		c.counts.handedBack++
 	case protocol.Abandoned:
 		c.counts.abandoned++
+	case protocol.Delayed: // neither success nor failure
 	}
 	c.active(now)
 	c.outbox.add(now, c, e)

@@ -381,7 +381,6 @@ type testWorker struct {
 	drained  int
 	received []protocol.ToWorker
 	sent     []protocol.FromWorker
-	refusedN int
 }
 
 func confirmAll(protocol.Delivery) protocol.Outcome { return protocol.Confirmed }
@@ -482,7 +481,7 @@ func (tw *testWorker) step(ev ConsumerEvent) {
 		case ToController:
 			tw.sent = append(tw.sent, a.Message)
 			if w.fromWorker == nil || w.fromWorker(tw, a.Message) {
-				w.later(func() { w.step(WorkerMessage{a.Conn, a.Message}) })
+				w.later(func() { w.step(WorkerMessage(a)) })
 			}
 		case Reconnect:
 			w.later(func() {
