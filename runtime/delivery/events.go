@@ -85,7 +85,9 @@ type (
 	// WorkerGone is positive evidence that a pod's process is over: pod deleted, or another boot nonce holds its identity.
 	WorkerGone struct {
 		PodUID string
-		Reason string
+		// BootNonce is the incarnation that is over; empty means the pod with all of them.
+		BootNonce string
+		Reason    string
 	}
 	// Paused tells the machine that its host noticed a pause of the process longer than a heartbeat; every silence deadline
 	// starts anew (DESIGN 5.4).

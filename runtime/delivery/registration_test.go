@@ -385,3 +385,17 @@ func TestNewLivenessReachesAWorkerWithItsNextRegistration(t *testing.T) {
 	w.equal("binding", a.ref(), ref)
 	w.equal("deadline", a.register("again").Deadline, 500*time.Millisecond)
 }
+
+func TestWorkerGoneNamesItsIncarnation(t *testing.T) {
+	w, a, _ := withJobs(t, 1, nil)
+	a.die()
+	b := w.incarnation("a", "a-boot-2", nil)
+	ref := b.ref()
+	w.step(WorkerGone{PodUID: "a", BootNonce: "a-boot-1", Reason: "another holder of its lease"}) // late news
+	w.run()
+	w.equal("binding", []any{b.ref(), len(w.ctl.Stats().Bindings)}, []any{ref, 1})
+	w.step(WorkerGone{PodUID: "a", BootNonce: "a-boot-2", Reason: "another holder of its lease"})
+	w.run()
+	w.equal("bindings", len(w.ctl.Stats().Bindings), 0)
+	w.equal("refused from now on", b.lastRefusal().Code, protocol.RefusedSuperseded)
+}

@@ -87,8 +87,11 @@ func (c *Controller) workerGone(now Now, ev WorkerGone) {
 	if !ok {
 		return
 	}
-	p.supersede(p.boot)
-	if p.binding != nil {
+	if ev.BootNonce == "" {
+		ev.BootNonce = p.boot
+	}
+	p.supersede(ev.BootNonce)
+	if p.binding != nil && p.boot == ev.BootNonce {
 		c.endBinding(now, p.binding, protocol.RefusedSuperseded, ev.Reason, 0, true)
 	}
 }
