@@ -15,23 +15,23 @@ import (
 // newPodCache keeps who the pods of a namespace are, nothing of what they run.
 func newPodCache(client metadata.Interface, namespace string) cache.SharedIndexInformer {
 	resource := client.Resource(pods).Namespace(namespace)
-	return cache.NewSharedIndexInformer(&cache.ListWatch{
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return resource.Watch(ctx, o)
 		},
-	}, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
+	}, client), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
 }
 
 // newPoolCache keeps the pools of a namespace.
 func newPoolCache(client dynamic.Interface, namespace string) cache.SharedIndexInformer {
 	resource := client.Resource(pools).Namespace(namespace)
-	return cache.NewSharedIndexInformer(&cache.ListWatch{
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return resource.Watch(ctx, o)
 		},
-	}, &unstructured.Unstructured{}, 0, cache.Indexers{})
+	}, client), &unstructured.Unstructured{}, 0, cache.Indexers{})
 }
 
 // onlyIdentity drops what is not needed to tell who a pod is.
