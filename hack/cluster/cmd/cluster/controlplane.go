@@ -38,8 +38,7 @@ directory, removed at the end.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.KubeconfigOut, "kubeconfig-out", "", "write the kubeconfig to this file when ready, and remove it at the end")
-	cmd.Flags().StringArrayVar(&o.ExtraAPI, "apiserver-arg", nil, "one more argument of kube-apiserver (repeatable)")
-	cmd.Flags().StringArrayVar(&o.ExtraManager, "controller-manager-arg", nil, "one more argument of kube-controller-manager (repeatable)")
+	controlPlaneFlags(cmd, &o.ExtraAPI, &o.ExtraManager)
 	cmd.Flags().BoolVar(&o.KeepLogs, "keep", false, "leave data and logs behind at the end")
 	return cmd
 }
@@ -57,4 +56,9 @@ func untilClosed(ctx context.Context, in *os.File) context.Context {
 		cancel()
 	}()
 	return ctx
+}
+
+func controlPlaneFlags(cmd *cobra.Command, api, manager *[]string) {
+	cmd.Flags().StringArrayVar(api, "apiserver-arg", nil, "one more argument of kube-apiserver (repeatable)")
+	cmd.Flags().StringArrayVar(manager, "controller-manager-arg", nil, "one more argument of kube-controller-manager (repeatable)")
 }

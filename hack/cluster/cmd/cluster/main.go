@@ -15,7 +15,11 @@ import (
 	"github.com/workpulling/workpulling/hack/cluster/internal/progress"
 )
 
+// systemDirs hold iptables, ip and others, and are missing from the PATH of some root shells.
+const systemDirs = ":/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
+
 func main() {
+	os.Setenv("PATH", os.Getenv("PATH")+systemDirs)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := newRootCommand().ExecuteContext(ctx)

@@ -45,6 +45,7 @@ From this machine every node, pod and Service is reached under its own address. 
 	}
 	nameFlag(cmd, &o.Name)
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 1, "number of nodes")
+	controlPlaneFlags(cmd, &o.ExtraAPI, &o.ExtraManager)
 	cmd.Flags().StringVar(&network, "network", "", "the cluster's /16, such as 10.200.0.0/16 (default: a free one from 10.200 to 10.231)")
 	return cmd
 }

@@ -67,7 +67,11 @@ func build(ctx context.Context, source string, into Binary, say *progress.Printe
 		return err
 	}
 	say.Printf("building Kubernetes %s: fetching what is missing of its modules", version)
-	packages, err := output(ctx, source, "go", "list", "-deps", "./cmd/kube")
+	var packages string
+	err = say.While(func() string { return "fetching modules" }, func() (err error) {
+		packages, err = output(ctx, source, "go", "list", "-deps", "./cmd/kube")
+		return err
+	})
 	if err != nil {
 		return err
 	}

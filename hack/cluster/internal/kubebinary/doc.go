@@ -1,7 +1,7 @@
 // Package kubebinary builds and finds the multi-call Kubernetes program.
 //
 // The program lives outside the clone, under $XDG_CACHE_HOME (or ~/.cache) /workpulling/kube/<key>, where the key is a hash
-// of everything that decides its content: go.mod, go.sum, the sources of cmd/kube and cmd/pause, and the Go version.
+// of everything that decides its content: go.mod, go.sum, the sources of cmd/kube, cmd/pause and internal/provisioner, and the Go version.
 //
 //	<key>/kube                  the program
 //	<key>/pause                 the process that holds a pod's namespaces, static

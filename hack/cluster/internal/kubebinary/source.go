@@ -52,14 +52,14 @@ func isModule(dir string) bool {
 // key hashes what decides the content of the program. goVersion also carries the platform.
 func key(source, goVersion string) (string, error) {
 	files := []string{"go.mod", "go.sum"}
-	for _, command := range []string{"kube", "pause"} {
-		found, err := filepath.Glob(filepath.Join(source, "cmd", command, "*.go"))
+	for _, dir := range []string{"cmd/kube", "cmd/pause", "internal/provisioner"} {
+		found, err := filepath.Glob(filepath.Join(source, dir, "*.go"))
 		if err != nil {
 			return "", fmt.Errorf("listing the sources: %w", err)
 		}
 		for _, f := range found {
 			if !strings.HasSuffix(f, "_test.go") {
-				files = append(files, filepath.Join("cmd", command, filepath.Base(f)))
+				files = append(files, filepath.Join(dir, filepath.Base(f)))
 			}
 		}
 	}

@@ -53,6 +53,7 @@ func (u *up) startControlPlane(ctx context.Context) error {
 		Binary: u.binary.Kube(), DataDir: data, PKIDir: u.keys.Dir, Kubeconfigs: config,
 		BindAddress: p.ControlPlane().String(), Port: apiPort, HasNodes: true,
 		ServiceCIDR: p.Services().String(), PodCIDR: p.Pods().String(), VolumesDir: "/var/lib/volumes",
+		ExtraAPI: u.ExtraAPI, ExtraManager: u.ExtraManager,
 	}
 	if err := os.WriteFile(filepath.Join(config, "Corefile"), parts.Corefile(), 0o644); err != nil {
 		return fmt.Errorf("configuring CoreDNS: %w", err)

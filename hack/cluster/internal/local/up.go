@@ -23,10 +23,12 @@ import (
 
 // Options of Up.
 type Options struct {
-	Name    string                                                              // DefaultName if empty
-	Nodes   int                                                                 // 1 if 0
-	Network netip.Prefix                                                        // a free one if not valid
-	Binary  func(context.Context, *progress.Printer) (kubebinary.Binary, error) // builds the Kubernetes program if need be
+	Name         string                                                              // DefaultName if empty
+	Nodes        int                                                                 // 1 if 0
+	Network      netip.Prefix                                                        // a free one if not valid
+	ExtraAPI     []string                                                            // more flags of kube-apiserver
+	ExtraManager []string                                                            // more flags of kube-controller-manager
+	Binary       func(context.Context, *progress.Printer) (kubebinary.Binary, error) // builds the Kubernetes program if need be
 }
 
 // Up brings the cluster up and returns the path of its kubeconfig. If it runs already that is all. A cluster that is half
