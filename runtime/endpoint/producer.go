@@ -26,7 +26,7 @@ type ProducerOptions struct {
 	OperationTimeout time.Duration
 	// Intake is what the flow does at first; the zero value neither accepts nor dispatches.
 	Intake delivery.SetIntake
-	// Credits is the most unanswered submissions of this process (4,096), StreamCredits that of one gRPC producer stream (256).
+	// Credits is the most unanswered submissions of this process (4,096), StreamCredits that of one gRPC producer stream (64).
 	Credits, StreamCredits int
 	// CreditWait is how long a submission waits for credit before it is refused (250 ms).
 	CreditWait time.Duration
@@ -49,7 +49,7 @@ const defaultOperationTimeout = 10 * time.Second
 
 func (o *ProducerOptions) setDefaults() {
 	setDefault(&o.Credits, DefaultCredits)
-	setDefault(&o.StreamCredits, 256)
+	setDefault(&o.StreamCredits, 64)
 	setDefault(&o.CreditWait, 250*time.Millisecond)
 	setDefault(&o.CompactEvery, 5*time.Second)
 	setDefault(&o.StopGrace, 5*time.Second)

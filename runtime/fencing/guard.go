@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
@@ -76,12 +77,13 @@ func (g *Guard) Run(ctx context.Context) error {
 	if _, err := g.podCache.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: g.podReplaced, DeleteFunc: g.podDeleted}); err != nil {
 		return err
 	}
+	ctx = klog.NewContext(ctx, g.options.Log)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		g.poolCache.Run(ctx.Done())
+		g.poolCache.RunWithContext(ctx)
 	}()
-	g.podCache.Run(ctx.Done())
+	g.podCache.RunWithContext(ctx)
 	<-done
 	return nil
 }

@@ -42,7 +42,7 @@ type Options struct {
 	Log      logr.Logger
 	// StoreTimeout bounds a submission without ?wait (30 s).
 	StoreTimeout time.Duration
-	// MemoryBytes bounds all bodies that are being handled (128 MiB); beyond it callers get 429.
+	// MemoryBytes bounds all bodies that are being handled (64 MiB); beyond it callers get 429.
 	MemoryBytes int64
 	// OnAnswer is told every status, for metrics.
 	OnAnswer func(status int)
@@ -65,7 +65,7 @@ func New(options Options) *Intake {
 		options.StoreTimeout = 30 * time.Second
 	}
 	if options.MemoryBytes <= 0 {
-		options.MemoryBytes = 128 << 20
+		options.MemoryBytes = 64 << 20
 	}
 	if options.OnAnswer == nil {
 		options.OnAnswer = func(int) {}
