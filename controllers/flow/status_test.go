@@ -1,0 +1,185 @@
+package flow
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/podhealth"
+	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
+	"github.com/workpulling/workpulling/test/builders"
+)
+
+func statefulSet(annotations map[string]string) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+}
+
+func podWith(ready bool) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders-producer-0", UID: "pod"}}
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	return pod
+}
+
+func serving() *observation {
+	o := &observation{flow: builders.MakeFlow("orders", "shop").Memory().Generation(3).Obj(), pod: podWith(true)}
+	return o.reporting(&protocolv1.FlowStats{State: "Running", QueueAvailable: true, Epoch: 4, Workers: []*protocolv1.BoundWorker{{PodUid: "w"}}})
+}
+
+func TestConditions(t *testing.T) {
+	type edit func(*observation)
+	stats := func(change func(*protocolv1.FlowStats)) edit {
+		return func(o *observation) { change(o.stats.Stats) }
+	}
+	local := func(o *observation) { o.flow.Spec.Queue.Type = v1alpha1.QueueLocal }
+	cases := map[string]struct {
+		edits   []edit
+		applied applied
+		// want is condition → "status/reason"; text is part of Ready's message.
+		want map[string]string
+		text string
+	}{
+		"serving": {want: map[string]string{
+			"Ready": "True/Serving", "ProducerAvailable": "True/ProducerReady", "QueueAvailable": "True/QueueReady", "WorkersBound": "True/WorkersBound",
+			"DeliveryFailed": "False/Delivering", "HasDeadLetters": "False/NoDeadLetters",
+		}},
+		"suspended":    {edits: []edit{func(o *observation) { o.flow.Spec.Suspend = v1alpha1.SwitchEnabled }}, want: map[string]string{"Ready": "False/Suspended"}},
+		"backlog full": {edits: []edit{stats(func(s *protocolv1.FlowStats) { s.BacklogFull = true })}, want: map[string]string{"Ready": "True/Serving", "QueueAvailable": "True/BacklogFull"}},
+		"dead letters": {edits: []edit{stats(func(s *protocolv1.FlowStats) { s.DeadLetters = 2 })}, want: map[string]string{"Ready": "True/Serving", "HasDeadLetters": "True/JobsDeadLettered"}},
+		"disk full": {
+			edits: []edit{stats(func(s *protocolv1.FlowStats) { s.QueueAvailable, s.QueueMessage = false, "no space left on device" })},
+			want:  map[string]string{"Ready": "False/StoreUnavailable", "QueueAvailable": "False/StoreUnavailable"}, text: "no space left",
+		},
+		"loading": {edits: []edit{stats(func(s *protocolv1.FlowStats) { s.State = "Loading" })}, want: map[string]string{"Ready": "False/QueueLoading"}},
+		"fenced": {
+			edits: []edit{stats(func(s *protocolv1.FlowStats) {
+				s.State, s.FailureStage, s.FailureReason = "Failed", "Store", "queue: fenced by a newer epoch"
+			})},
+			want: map[string]string{"Ready": "False/StoreFenced", "DeliveryFailed": "True/StoreFenced"},
+		},
+		"corrupt": {
+			edits: []edit{stats(func(s *protocolv1.FlowStats) {
+				s.State, s.FailureStage, s.FailureReason = "Failed", "Protocol", "corrupt row"
+			})},
+			want: map[string]string{"DeliveryFailed": "True/ProtocolViolation"},
+		},
+		"no pool":     {edits: []edit{stats(func(s *protocolv1.FlowStats) { s.Workers = nil })}, want: map[string]string{"Ready": "True/Serving", "WorkersBound": "False/NoPool"}},
+		"pod pending": {edits: []edit{func(o *observation) { o.pod = podWith(false); o.stats.Connected = false }}, want: map[string]string{"Ready": "False/PodStarting"}},
+		"silent": {
+			edits: []edit{func(o *observation) { o.stats.Connected, o.silent = false, true }},
+			want:  map[string]string{"Ready": "Unknown/ProducerSilent", "QueueAvailable": "Unknown/ProducerSilent"},
+		},
+		"quota": {
+			edits: []edit{func(o *observation) {
+				o.pod, o.stats.Connected, o.refusal = nil, false, podhealth.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota: small"}
+			}},
+			want: map[string]string{"Ready": "False/QuotaExceeded", "ProducerAvailable": "False/QuotaExceeded"}, text: "small",
+		},
+		"name taken": {
+			applied: applied{obstacle: podhealth.Problem{Reason: v1alpha1.ReasonNameConflict, Message: "Service taken"}},
+			want:    map[string]string{"Ready": "False/NameConflict"}, text: "taken",
+		},
+		"no class": {
+			edits: []edit{local, func(o *observation) {
+				o.claim = &corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}}
+				o.storage = storageOf(builders.MakeFlow("orders", "shop").Volume("1Gi", "fast").Obj(), nil)
+			}},
+			want: map[string]string{"Ready": "False/VolumePending", "QueueAvailable": "False/VolumePending"}, text: `no StorageClass "fast"`,
+		},
+		"node gone": {
+			edits: []edit{local, func(o *observation) { o.pod, o.stats.Connected, o.nodeLost = podWith(false), false, "node-2" }},
+			want:  map[string]string{"Ready": "False/VolumeNodeLost"}, text: "kubectl delete node node-2",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := serving()
+			for _, edit := range tc.edits {
+				edit(o)
+			}
+			status, _ := makeStatus(o, plan{}, tc.applied)
+			for kind, want := range tc.want {
+				c := meta.FindStatusCondition(status.Conditions, kind)
+				if got := string(c.Status) + "/" + c.Reason; got != want {
+					t.Errorf("%s is %s (%s), want %s", kind, got, c.Message, want)
+				}
+				if c.ObservedGeneration != 3 {
+					t.Errorf("%s is about generation %d", kind, c.ObservedGeneration)
+				}
+			}
+			if ready := meta.FindStatusCondition(status.Conditions, "Ready"); !strings.Contains(ready.Message, tc.text) {
+				t.Errorf("Ready says %q, want a text with %q", ready.Message, tc.text)
+			}
+		})
+	}
+}
+
+func TestCountsAreAbsentWithoutAReport(t *testing.T) {
+	o := serving()
+	o.stats.Stats.BacklogJobs = 5
+	o.flow.Status, _ = makeStatus(o, plan{}, applied{})
+	o.stats.Connected = false
+	kept, _ := makeStatus(o, plan{}, applied{})
+	if kept.Backlog == nil || *kept.Backlog != 5 || !meta.IsStatusConditionTrue(kept.Conditions, "Ready") {
+		t.Errorf("a moment without a stream changed the status: %+v", kept)
+	}
+	o.silent = true
+	gone, _ := makeStatus(o, plan{}, applied{})
+	if gone.Backlog != nil || gone.Workers != nil {
+		t.Error("counts of a silent producer are shown")
+	}
+	if gone.Queue == nil || gone.Queue.Epoch != 4 {
+		t.Error("what the queue is was forgotten")
+	}
+}
+
+func TestFailureReason(t *testing.T) {
+	cases := map[[2]string]string{
+		{"Load", "io error"}: v1alpha1.ReasonLoadFailed, {"Load", "queue: unsupported format version"}: v1alpha1.ReasonQueueFormatUnsupported,
+		{"Store", "queue: conflict"}: v1alpha1.ReasonStoreConflict, {"Accept", "queue: fenced by a newer epoch"}: v1alpha1.ReasonAcceptFenced,
+		{"Accept", "queue: conflict"}: v1alpha1.ReasonAcceptConflict, {"Confirm", "queue: fenced by a newer epoch"}: v1alpha1.ReasonConfirmFenced,
+		{"Confirm", "queue: conflict"}: v1alpha1.ReasonConfirmConflict, {"Confirm", "io error"}: v1alpha1.ReasonConfirmFailed,
+		{"Protocol", "x"}: v1alpha1.ReasonProtocolViolation,
+	}
+	for in, want := range cases {
+		if got := failureReason(in[0], in[1]); got != want {
+			t.Errorf("stage %s, cause %q: %s, want %s", in[0], in[1], got, want)
+		}
+	}
+}
+
+func TestStorage(t *testing.T) {
+	class := func(name, provisioner string, isDefault bool) storagev1.StorageClass {
+		c := storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: provisioner}
+		if isDefault {
+			c.Annotations = map[string]string{annotationDefaultClass: "true"}
+		}
+		return c
+	}
+	classes := []storagev1.StorageClass{class("slow", "kubernetes.io/host-path", true), class("fast", "disk.example.com", false)}
+	inDefault, named := builders.MakeFlow("a", "b").Obj(), builders.MakeFlow("a", "b").Volume("1Gi", "fast").Obj()
+	if got := storageOf(inDefault, classes); got.provisioner != "kubernetes.io/host-path" || got.problem != "" {
+		t.Errorf("the default class: %+v", got)
+	}
+	if got := storageOf(named, classes); got.provisioner != "disk.example.com" {
+		t.Errorf("a named class: %+v", got)
+	}
+	if got := storageOf(inDefault, classes[1:]); !strings.Contains(got.problem, "no default StorageClass") {
+		t.Errorf("without a default: %+v", got)
+	}
+	if got := (storage{provisioner: "disk.example.com", csi: true}).accessMode(); got != corev1.ReadWriteOncePod {
+		t.Errorf("a CSI driver gives %s", got)
+	}
+	if got := (storage{provisioner: "kubernetes.io/host-path"}).accessMode(); got != corev1.ReadWriteOnce {
+		t.Errorf("an in-tree provisioner gives %s", got)
+	}
+}
