@@ -349,3 +349,76 @@ func TestLostRowAndFencedReader(t *testing.T) {
 		})
 	}
 }
+
+func TestFailingRowsAreFoundAmongGoodOnes(t *testing.T) {
+	w := newWorld(t, nil)
+	a := w.worker("a", func(c *ConsumerConfig) { c.Concurrency = 50 })
+	w.submit(w.producer(100), "", 50)
+	bad := map[string]bool{"7": true, "8": true, "31": true}
+	w.applyErr = failing(1_000_000, func(b queue.Batch) bool {
+		return slices.ContainsFunc(b.Confirms, func(r queue.JobRef) bool { return bad[r.MessageID] })
+	})
+	a.serve(confirmAll)
+	w.advance(2 * time.Minute)
+	st := w.ctl.Stats()
+	w.equal("found", []any{st.Confirmed, st.IsolatedConfirms, st.CreditWithheld, st.DirtyConfirms}, []any{47, 3, false, 3})
+	w.equal("the worker is free", a.cons.Status(w.now).Unsettled, 0)
+	delete(bad, "8")
+	w.advance(2 * time.Minute)
+	st = w.ctl.Stats()
+	w.equal("one is written", []any{st.Confirmed, st.IsolatedConfirms}, []any{48, 2})
+	clear(bad)
+	w.advance(2 * time.Minute)
+	st = w.ctl.Stats()
+	w.equal("all are", []any{st.Confirmed, st.IsolatedConfirms, st.QueueError}, []any{50, 0, ""})
+}
+
+func TestAConfirmWhoseAnswerWasLostIsFoundByTheReload(t *testing.T) {
+	w, a, p := withJobs(t, 2, func(c *ControllerConfig) { c.DeliveryConfirmation = true })
+	w.lostReply = func(b queue.Batch) error { return errFlaky }
+	a.finish("1", protocol.Confirmed)
+	w.advance(10 * time.Millisecond)
+	p.submit(newJob("new")) // its Store seems to fail as well, until the Controller reloads
+	w.advance(time.Second)
+	if w.loads < 2 {
+		t.Fatal("no reload")
+	}
+	w.lostReply = nil
+	a.serve(confirmAll)
+	w.advance(10 * time.Second)
+	w.equal("settled", len(w.settled), 3)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 3)
+	w.equal("notices", len(p.confirmed), 3)
+	w.equal("runs", len(a.starts), 3)
+}
+
+func TestAcceptsSurviveAReload(t *testing.T) {
+	w := newWorld(t, func(c *ControllerConfig) { c.QueueAttempts = 1 })
+	w.applyErr = failing(1, hasAccepts)
+	w.submit(w.producer(10), "", 5)
+	w.advance(10 * time.Second)
+	w.equal("loads", w.loads, 2)
+	for i := range 5 {
+		state, _, _ := w.queue.Lookup(t.Context(), fmt.Sprint(i+1))
+		w.equal("accepted", state.Accepted, true)
+	}
+}
+
+func TestProducersAreAnsweredWhileTheQueueLoads(t *testing.T) {
+	w := newWorld(t, nil)
+	w.loadErr = func() error { return errFlaky }
+	w.boot(nil)
+	p := w.producer(1)
+	p.send(protocol.Produced{Session: "before", Token: 1, Job: newJob("x")}, digestOf(newJob("x")))
+	w.run()
+	w.equal("refused", p.refused[0].Code, protocol.RefusedUnavailable)
+	w.equal("pause", p.refused[0].RetryAfter > 0, true)
+	w.loadErr = nil
+	w.advance(time.Second)
+	p.submit(newJob("x"))
+	w.equal("accepted", w.ctl.Stats().Accepted, 1)
+	ref, held := w.ctl.Holds("x")
+	w.equal("holds", []any{ref, held}, []any{queue.JobRef{MessageID: "x", StoreSeq: 1}, true})
+	_, held = w.ctl.Holds("y")
+	w.equal("holds nothing else", held, false)
+}

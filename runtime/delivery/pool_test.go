@@ -107,23 +107,24 @@ func TestB224_NothingForDrainingOrAbsentWorkers(t *testing.T) {
 	w.equal("shares", []int{len(a.starts), len(b.starts), c.cons.Status(w.now).Unsettled}, []int{0, 0, 5})
 }
 
-// TestB226 compares the cost of a job over a short and a long backlog; the benchmark has the figures.
+// TestB226 compares the cost of a job over a short and a long backlog; the benchmark has the figures. Only the best of many short
+// samples counts, because other programs share the machine.
 func TestB226_CostPerJobDoesNotGrowWithTheBacklog(t *testing.T) {
 	cost := func(backlog int) time.Duration {
 		c := newBenchController(backlog)
 		c.bind(b226Window)
 		best := time.Hour
-		for range 5 {
+		for range 50 {
 			begin := time.Now()
-			c.run(2000)
+			c.run(100)
 			best = min(best, time.Since(begin))
 		}
 		return best
 	}
-	// A linear scan would make it a hundred times dearer; memory and scheduling alone make it a few times.
-	short, long := cost(2_000+5*2000), cost(200_000)
-	if long > 8*short {
-		t.Fatalf("2000 jobs take %v over a backlog of 200,000 and %v over one of 2,000", long, short)
+	// A linear scan would make it forty times dearer; memory alone makes it a few times.
+	short, long := cost(6_000), cost(240_000)
+	if long > 10*short {
+		t.Fatalf("100 jobs take %v over a backlog of 240,000 and %v over one of 6,000", long, short)
 	}
 }
 

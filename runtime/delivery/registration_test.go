@@ -399,3 +399,34 @@ func TestWorkerGoneNamesItsIncarnation(t *testing.T) {
 	w.equal("bindings", len(w.ctl.Stats().Bindings), 0)
 	w.equal("refused from now on", b.lastRefusal().Code, protocol.RefusedSuperseded)
 }
+
+func TestI12_ForgottenPodsAreBounded(t *testing.T) {
+	w := newWorld(t, nil)
+	for i := range unboundPods + 500 {
+		w.last++
+		pod := fmt.Sprint("pod-", i)
+		w.step(WorkerConnected{Conn: w.last, Worker: Worker{PodUID: pod}})
+		w.step(WorkerMessage{w.last, protocol.RegisterConsumer{
+			Version: protocol.Version, Nonce: "n", Incarnation: protocol.Incarnation{PodUID: pod, BootNonce: "b"}, Window: 1,
+		}})
+		w.step(WorkerGone{PodUID: pod, Reason: "deleted"})
+		w.step(WorkerDisconnected{w.last})
+	}
+	if n := len(w.ctl.pods); n > unboundPods+1 {
+		t.Fatalf("%d pods remembered", n)
+	}
+	w.now += 2 * unboundFor
+	w.worker("late", nil).kill()
+	w.equal("after a while", len(w.ctl.pods), 1)
+}
+
+func TestANewWindowIsRegistered(t *testing.T) {
+	w, a, _ := withJobs(t, 50, nil)
+	ref := a.ref()
+	cfg := DefaultConsumerConfig()
+	cfg.Window = 60
+	a.step(ReconfigureConsumer{cfg})
+	w.run()
+	w.equal("binding", a.ref(), ref)
+	w.equal("free demand", w.ctl.Stats().FreeDemand, 10)
+}

@@ -38,7 +38,9 @@ type world struct {
 	// lostReply makes an applied batch look failed.
 	lostReply func(b queue.Batch) error
 	holdApply bool
+	holdReads bool
 	held      []func()
+	readErr   func() error
 
 	batches []queue.Batch
 	loads   int
@@ -127,8 +129,18 @@ func (w *world) do(a Action) {
 		}
 	case ReadJobs:
 		w.reads++
-		jobs, err := w.queue.ReadJobs(ctx, a.Seqs)
-		w.later(func() { w.step(JobsRead{Op: a.Op, Jobs: jobs, Err: err}) })
+		read := func() {
+			jobs, err := w.queue.ReadJobs(ctx, a.Seqs)
+			if w.readErr != nil {
+				jobs, err = nil, w.readErr()
+			}
+			w.step(JobsRead{Op: a.Op, Jobs: jobs, Err: err})
+		}
+		if w.holdReads {
+			w.held = append(w.held, read)
+		} else {
+			w.later(read)
+		}
 	case ToWorker:
 		tw := w.conns[a.Conn]
 		if tw == nil || w.toWorker != nil && !w.toWorker(tw, a.Message) {
@@ -175,7 +187,7 @@ func (w *world) run() {
 // release lets held batches through.
 func (w *world) release() {
 	held := w.held
-	w.held, w.holdApply = nil, false
+	w.held, w.holdApply, w.holdReads = nil, false, false
 	for _, f := range held {
 		w.later(f)
 	}
