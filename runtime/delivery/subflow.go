@@ -37,6 +37,9 @@ type entry struct {
 	sent       bool
 }
 
+// takenMark stands for every sequence that is taken over above the watermark: nothing else of them is kept (I-12).
+var takenMark = &entry{state: takenEntry}
+
 func (s *subflow) reset(first int64) {
 	*s = subflow{expected: first, next: first, demand: first - 1}
 	s.entries.reset(first)
@@ -162,9 +165,10 @@ func (c *Consumer) take(now Now, seq int64) {
 	if seq < s.entries.first || seq > s.demand {
 		return
 	}
-	switch e := s.at(seq); {
+	e := s.at(seq)
+	switch {
 	case e == nil:
-		s.set(seq, &entry{})
+		s.set(seq, takenMark)
 	case e.state == settledEntry:
 		s.held--
 	case e.state == bufferedEntry:
@@ -173,7 +177,10 @@ func (c *Consumer) take(now Now, seq int64) {
 	default:
 		return
 	}
-	s.at(seq).state = takenEntry
+	if e != nil {
+		e.state = takenEntry
+		s.entries.set(seq, takenMark)
+	}
 	s.above++
 	c.active(now)
 }

@@ -217,7 +217,7 @@ type Delivery struct {
 	StoreSeq  int64
 	// Attempt is 1 for the first counted try.
 	Attempt int
-	// Redelivered is true when the job was dispatched before, counted or not.
+	// Redelivered is true when the job was dispatched before, counted or not, or may have been before the producer restarted.
 	Redelivered bool
 	Job         Job
 }
