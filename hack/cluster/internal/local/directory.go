@@ -9,6 +9,7 @@ import (
 
 	"github.com/workpulling/workpulling/hack/cluster/internal/filelock"
 	"github.com/workpulling/workpulling/hack/cluster/internal/progress"
+	"github.com/workpulling/workpulling/hack/cluster/internal/state"
 )
 
 // DefaultName is that of the cluster which one gets without asking.
@@ -83,6 +84,28 @@ func (d Directory) removeData() error {
 		}
 	}
 	return nil
+}
+
+// siblings are the states of the other clusters of this user.
+func (d Directory) siblings() ([]*state.State, error) {
+	dirs, err := filepath.Glob(filepath.Join(filepath.Dir(d.path), "*"))
+	if err != nil {
+		return nil, fmt.Errorf("listing clusters: %w", err)
+	}
+	var out []*state.State
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() || dir == d.path {
+			continue
+		}
+		s, err := state.Load(dir)
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			out = append(out, s)
+		}
+	}
+	return out, nil
 }
 
 func (d Directory) lock(ctx context.Context, say *progress.Printer) (func(), error) {

@@ -58,7 +58,11 @@ func takeDown(ctx context.Context, dir Directory, s *state.State, say *progress.
 	errs = append(errs, network.RemoveHostLink(ctx, s.HostLink))
 	hierarchies, err := cgroup.Hierarchies()
 	errs = append(errs, err, cgroup.Remove(hierarchies, s.Cgroup, cgroupLimit))
-	errs = append(errs, sysctls{"/proc/sys"}.restore(s.Sysctls), dir.removeData())
+	siblings, err := dir.siblings()
+	if errs = append(errs, err); err == nil && len(siblings) == 0 { // the others need the settings as they are
+		errs = append(errs, sysctls{"/proc/sys"}.restore(s.Sysctls))
+	}
+	errs = append(errs, dir.removeData())
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

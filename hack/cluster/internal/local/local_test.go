@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/workpulling/workpulling/hack/cluster/internal/address"
+	"github.com/workpulling/workpulling/hack/cluster/internal/state"
 )
 
 func TestDirectoryOf(t *testing.T) {
@@ -76,5 +77,32 @@ func TestManifestsAreObjects(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestSiblingsAreTheOtherClusters(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	for _, name := range []string{"mine", "other", "gone"} {
+		d, err := DirectoryOf(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.make(d.Logs()); err != nil {
+			t.Fatal(err)
+		}
+		if name == "gone" {
+			continue
+		}
+		if err := (&state.State{Name: name, Sysctls: map[string]int{"a": 1}}).Save(d.path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := DirectoryOf("mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	siblings, err := d.siblings()
+	if err != nil || len(siblings) != 1 || siblings[0].Name != "other" {
+		t.Errorf("got %v, %v", siblings, err)
 	}
 }

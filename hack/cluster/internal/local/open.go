@@ -2,11 +2,14 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/workpulling/workpulling/hack/cluster/internal/network"
 	"github.com/workpulling/workpulling/hack/cluster/internal/state"
@@ -89,13 +92,14 @@ func importImage(ctx context.Context, m state.Member, write func(io.Writer) erro
 	}
 	writeErr := write(in)
 	in.Close()
-	if err := cmd.Wait(); err != nil {
+	err = cmd.Wait()
+	if writeErr != nil && !errors.Is(writeErr, unix.EPIPE) { // a reader that gave up says why itself
+		return fmt.Errorf("reading an image: %w", writeErr)
+	}
+	if err != nil {
 		return fmt.Errorf("loading an image: %w: %s", err, strings.TrimSpace(out.String()))
 	}
-	if writeErr != nil {
-		return fmt.Errorf("loading an image: %w", writeErr)
-	}
-	return nil
+	return writeErr
 }
 
 // Partition cuts a node off: its pods run on, and neither they nor the kubelet reach anything beyond the node.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -43,6 +44,11 @@ func Up(ctx context.Context, o Options, say *progress.Printer) (string, error) {
 	o.Nodes = max(o.Nodes, 1)
 	if o.Nodes > address.MaxNodes {
 		return "", fmt.Errorf("%d nodes: at most %d", o.Nodes, address.MaxNodes)
+	}
+	if o.Network.IsValid() {
+		if _, err := address.NewPlan(o.Network); err != nil {
+			return "", err
+		}
 	}
 	dir, err := DirectoryOf(o.Name)
 	if err != nil {
@@ -152,7 +158,7 @@ func (u *up) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	low, err := sysctls{"/proc/sys"}.tooLow()
+	low, err := u.lowSysctls()
 	if err != nil {
 		return err
 	}
@@ -169,6 +175,23 @@ func (u *up) begin(ctx context.Context) error {
 	return sysctls{"/proc/sys"}.raise(low)
 }
 
+// lowSysctls gives the settings to raise with their values before any cluster raised them: what another cluster raised already
+// is noted by every later one, so that the last to go can put it back.
+func (u *up) lowSysctls() (map[string]int, error) {
+	low, err := sysctls{"/proc/sys"}.tooLow()
+	if err != nil {
+		return nil, err
+	}
+	siblings, err := u.dir.siblings()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range siblings {
+		maps.Copy(low, s.Sysctls)
+	}
+	return low, nil
+}
+
 func (u *up) choosePlan(ctx context.Context) (address.Plan, error) {
 	used, err := network.Routes(ctx)
 	if err != nil {
@@ -176,9 +199,6 @@ func (u *up) choosePlan(ctx context.Context) (address.Plan, error) {
 	}
 	candidates := address.Candidates()
 	if u.Network.IsValid() {
-		if _, err := address.NewPlan(u.Network); err != nil {
-			return address.Plan{}, err
-		}
 		candidates = []netip.Prefix{u.Network}
 	}
 	return address.Pick(candidates, used)
