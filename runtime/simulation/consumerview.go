@@ -201,6 +201,9 @@ func (v *consumerView) after() {
 	if status.Running < v.runs {
 		v.w.violate("I-9", "%s says it runs %d handlers, the app runs %d", v.s.name, status.Running, v.runs)
 	}
+	if status.Unsettled < status.Running+status.Buffered || status.Buffered < 0 {
+		v.w.violate("I-12", "%s has lost count: %s", v.s.name, describe(status))
+	}
 	// Handlers of ended bindings keep running beside a full window.
 	if limit := v.window + v.concurrency; status.Unsettled > limit || status.Buffered > v.window {
 		v.w.violate("I-12", "%s holds %d unsettled, %d of them buffered, of a window of %d", v.s.name, status.Unsettled, status.Buffered, v.window)

@@ -24,8 +24,8 @@ type controllerView struct {
 	registered map[delivery.ConnID]protocol.Incarnation // latest registration of a stream
 	latest     map[string]*deliveryView                 // latest dispatch of a MessageID in this session
 	endpoints  map[delivery.ConnID]*endpointView
-	grants     int // open grants after the last step
-	settled    map[queue.JobRef]bool
+	processes  map[string][]string // boot nonces of a pod in the order in which they were bound
+	accepted   []queue.JobRef      // acknowledged by the producer, and heard in time
 }
 
 // bindingView is a binding as its messages show it.
@@ -56,14 +56,14 @@ type endpointView struct {
 	session  string
 	upTo     uint64
 	idle     int                       // open grants when the last one had to be repeated
-	answered map[uint64]bool           // tokens that carried a job into the queue
+	answered map[uint64]queue.JobRef   // tokens that carried a job into the queue
 	digests  map[uint64][]queue.Digest // all bodies that came with a token: misuse brings several
 }
 
 func newControllerView(p *producer) *controllerView {
 	return &controllerView{
 		p: p, w: p.w, loading: true, registered: map[delivery.ConnID]protocol.Incarnation{},
-		endpoints: map[delivery.ConnID]*endpointView{}, settled: map[queue.JobRef]bool{},
+		endpoints: map[delivery.ConnID]*endpointView{}, processes: map[string][]string{},
 		bindings: map[string]*bindingView{}, latest: map[string]*deliveryView{},
 	}
 }
@@ -76,7 +76,7 @@ func (v *controllerView) before(event delivery.Event) {
 	switch e := event.(type) {
 	case delivery.ProducerAttached:
 		v.endpoints[e.Conn] = &endpointView{
-			credits: e.MaxCredits, answered: map[uint64]bool{}, digests: map[uint64][]queue.Digest{},
+			credits: e.MaxCredits, answered: map[uint64]queue.JobRef{}, digests: map[uint64][]queue.Digest{},
 		}
 	case delivery.ProducerDetached:
 		delete(v.endpoints, e.Conn)
@@ -87,12 +87,26 @@ func (v *controllerView) before(event delivery.Event) {
 				heard[m.Token] = append(heard[m.Token], e.Digest)
 			}
 		}
+		if m, ok := e.Message.(protocol.StoredAck); ok {
+			v.acknowledged(e.Conn, m)
+		}
 	case delivery.WorkerMessage:
 		v.fromWorker(e)
 	case delivery.Applied:
 		v.applying = 0
 	case delivery.JobsRead:
 		v.reading = 0
+	}
+}
+
+// acknowledged notes what the controller must write down as accepted.
+func (v *controllerView) acknowledged(conn delivery.ConnID, m protocol.StoredAck) {
+	ep := v.endpoints[conn]
+	if ep == nil || v.loading || m.Session != v.session || m.Session != ep.session {
+		return
+	}
+	if ref := ep.answered[m.Token]; ref.StoreSeq != 0 && ref.MessageID == m.MessageID {
+		v.accepted = append(v.accepted, ref)
 	}
 }
 
@@ -294,6 +308,7 @@ func (v *controllerView) bound(conn delivery.ConnID, m protocol.RegistrationAck)
 	case b == nil:
 		b = &bindingView{ref: protocol.BindingRef{BindingID: m.BindingID, Secret: m.Secret}, incarnation: incarnation, deliveries: map[int64]*deliveryView{}}
 		v.bindings[m.BindingID] = b
+		v.processBound(incarnation)
 		if m.NextSeq != 1 || m.Secret == "" {
 			v.w.violate("I-3", "%s opens binding %s at sequence %d", v.p.name, m.BindingID, m.NextSeq)
 		}
@@ -304,6 +319,18 @@ func (v *controllerView) bound(conn delivery.ConnID, m protocol.RegistrationAck)
 	}
 	b.conn = conn
 	b.window = max(b.window, m.Window)
+}
+
+// processBound is B-089: a process that another one of its pod has replaced is over, whatever of it is still on its way.
+func (v *controllerView) processBound(i protocol.Incarnation) {
+	boots := v.processes[i.PodUID]
+	at := slices.Index(boots, i.BootNonce)
+	if at >= 0 && at < len(boots)-1 {
+		v.w.violate("I-2", "%s binds process %s of %s again, which %s has replaced", v.p.name, i.BootNonce, i.PodUID, boots[len(boots)-1])
+	}
+	if at < 0 {
+		v.processes[i.PodUID] = append(boots, i.BootNonce)
+	}
 }
 
 func (v *controllerView) settledAck(m protocol.SettledAck) {
@@ -455,7 +482,10 @@ func (v *controllerView) granted(ep *endpointView, m protocol.RequestNext) {
 // stored checks the answer to a submission against what is durable.
 func (v *controllerView) stored(ep *endpointView, m protocol.Stored) {
 	if m.Session == ep.session {
-		ep.answered[m.Token] = true
+		ep.answered[m.Token] = queue.JobRef{MessageID: m.MessageID, StoreSeq: m.StoreSeq}
+		if m.Verdict == protocol.BodyMismatch {
+			ep.answered[m.Token] = queue.JobRef{} // nothing of this token is in the queue
+		}
 	}
 	if !v.newest() {
 		return
@@ -501,6 +531,11 @@ func (v *controllerView) finish() {
 	s := v.p.machine.Stats()
 	if n := s.BacklogJobs + s.DelayedJobs + s.InFlight + s.DirtyConfirms; n > 0 || s.MemoryBytes > 0 || s.BacklogBytes > 0 {
 		v.w.violate("I-12", "%s is not empty at the end: %s", v.p.name, describe(s))
+	}
+	for _, ref := range v.accepted {
+		if f := v.w.ledger.bySeq[ref.StoreSeq]; f != nil && f.ref == ref && !f.accepted {
+			v.w.violate("I-10", "%s heard that the producer has forgotten %v and never wrote it down", v.p.name, ref)
+		}
 	}
 	for _, seq := range sortedKeys(v.w.ledger.bySeq) {
 		id := v.w.ledger.bySeq[seq].ref.MessageID

@@ -99,7 +99,7 @@ func (i *intruder) harm(p *producer) protocol.FromWorker {
 	odd := func() int64 {
 		return pick(rng, 0, -1, 1, 2, 3, int64(rng.IntN(40)), math.MaxInt64, math.MinInt64, math.MaxInt64-1, 10_001)
 	}
-	switch rng.IntN(12) {
+	switch rng.IntN(13) {
 	case 0, 1:
 		return i.register()
 	case 2: // somebody else's identity
@@ -125,7 +125,11 @@ func (i *intruder) harm(p *producer) protocol.FromWorker {
 	case 5: // illegal demand of its own
 		return protocol.Request{BindingRef: i.binding, ConfirmedSeq: odd(), RequestUpTo: odd(), StartedSeq: odd(), ViaTimeout: rng.IntN(2) == 0}
 	case 6: // wrong words about its own deliveries
-		return protocol.Ack{BindingRef: i.binding, StartedSeq: odd(), Settlements: i.wrongSettlements(odd())}
+		return protocol.Ack{BindingRef: i.binding, StartedSeq: pick(rng, 0, 0, 0, odd()), Settlements: i.wrongSettlements(odd())}
+	case 12: // its own deliveries, without the right to speak for them
+		ref := i.binding
+		ref.Secret = pick(rng, "", "guessed")
+		return protocol.Ack{BindingRef: ref, Settlements: i.heldAs(protocol.Confirmed)}
 	case 7, 8, 9: // the words of another binding
 		return i.forge(p, odd)
 	case 10:
@@ -133,6 +137,14 @@ func (i *intruder) harm(p *producer) protocol.FromWorker {
 	default:
 		return protocol.Heartbeat{BindingRef: i.someRef(p), StartedSeq: odd()}
 	}
+}
+
+func (i *intruder) heldAs(outcome protocol.Outcome) []protocol.Settlement {
+	var all []protocol.Settlement
+	for _, d := range i.held {
+		all = append(all, protocol.Settlement{WorkerSeq: d.WorkerSeq, MessageID: d.Job.MessageID, Attempt: d.Attempt, Outcome: outcome})
+	}
+	return all
 }
 
 // wrongSettlements name a right sequence with a wrong id or attempt, or nothing that exists.
@@ -187,7 +199,7 @@ func (i *intruder) forge(p *producer, odd func() int64) protocol.FromWorker {
 	if len(settlements) > 0 {
 		i.w.count(ForgedSettlement)
 	}
-	return protocol.Ack{BindingRef: ref, StartedSeq: odd(), Settlements: settlements}
+	return protocol.Ack{BindingRef: ref, StartedSeq: pick(i.w.rng, 0, odd()), Settlements: settlements}
 }
 
 // garbledToWorker is something that no correct controller says to this worker at this time. What would be a lie of the binding's

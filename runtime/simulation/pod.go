@@ -46,6 +46,9 @@ func (p *pod) crashSidecar(f Fault) {
 	}
 	p.w.count(f)
 	p.w.note(p.name, "sidecar crashes (%s)", f)
+	if p.w.chance(0.4) { // its lease tells, soon or after the next process is bound
+		p.tellGone(p.sidecar.name)
+	}
 	p.sidecar.die()
 	p.sidecar = nil
 	p.w.plan(50*time.Millisecond+p.w.someTime(500*time.Millisecond), p.boot)
@@ -61,9 +64,16 @@ func (p *pod) remove() {
 		p.w.count(PodGoneUnnoticed)
 		return
 	}
+	p.tellGone("")
+}
+
+// tellGone lets every producer know that a process of the pod is over, or with an empty boot nonce the whole pod.
+func (p *pod) tellGone(boot string) {
 	for _, producer := range p.w.producers {
 		p.w.plan(p.w.upTo(2*time.Second), func() {
-			producer.receive(func() { producer.take(delivery.WorkerGone{PodUID: p.uid, Reason: "pod deleted"}) })
+			producer.receive(func() {
+				producer.take(delivery.WorkerGone{PodUID: p.uid, BootNonce: boot, Reason: "its lease says so"})
+			})
 		})
 	}
 }

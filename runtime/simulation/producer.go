@@ -62,7 +62,7 @@ func (w *world) active() *producer {
 
 // route is the producer that a dial reaches: during an overlap now and then the old one.
 func (w *world) route() *producer {
-	if len(w.producers) > 1 && !w.healing && w.chance(0.3) {
+	if len(w.producers) > 1 && !w.healing && w.chance(max(0.3, w.profile.Overlap)) {
 		return w.producers[w.rng.IntN(len(w.producers))]
 	}
 	return w.active()
@@ -281,7 +281,7 @@ func (w *world) takeover() {
 		return
 	}
 	w.count(Takeover)
-	if w.chance(0.6) {
+	if w.profile.Overlap == 0 && w.chance(0.6) {
 		old.pause(time.Second + w.upTo(20*time.Second))
 	}
 	w.bootProducer()

@@ -24,6 +24,8 @@ type Profile struct {
 	Poison, Odd float64
 	// Volatile forgets everything stored when the producer's process ends.
 	Volatile bool
+	// Overlap is how often a dial reaches another producer than the newest, if there is one (0.3).
+	Overlap float64
 	// Lateness is the most by which a timer fires after its deadline.
 	Lateness time.Duration
 	// tune changes the machines' tunables.
@@ -109,6 +111,13 @@ var Profiles = []Profile{
 	{
 		Name: "crashing producer", Jobs: [2]int{10, 40}, Workers: [2]int{1, 4}, Submitters: [2]int{1, 2}, Storm: 50 * time.Second,
 		FaultEvery: 2500 * time.Millisecond, Chaos: producerChaos, Network: roughNetwork, Queue: roughQueue, Handler: goodHandler, Odd: 0.05,
+	},
+	{
+		// Two producers at a time, none of them asleep: workers go from one to the other and back.
+		Name: "two producers", Jobs: [2]int{20, 60}, Workers: [2]int{1, 4}, Submitters: [2]int{1, 2}, Storm: 50 * time.Second,
+		FaultEvery: 700 * time.Millisecond, Network: roughNetwork, Queue: quickQueue, Overlap: 0.5,
+		Handler: handlerFaults{nack: 0.02, overrun: 0.05, mean: time.Second},
+		Chaos:   []weighted{{Takeover, 2}, {StreamCut, 12}, {SubmitterCrashed, 1}, {SidecarCrashed, 1}, {StreamHalfOpen, 1}},
 	},
 	{
 		Name: "flaky queue", Jobs: [2]int{10, 50}, Workers: [2]int{1, 4}, Submitters: [2]int{1, 2}, Storm: 50 * time.Second,
