@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -116,9 +118,14 @@ func apply(ctx context.Context, kubectl *harness.Kubectl, root string, images ha
 func explain(ctx context.Context, kubectl *harness.Kubectl, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	state, stateErr := kubectl.Get(ctx, "-n", namespace, "get", "workpulling,pods,events", "-o", "wide")
-	if stateErr != nil {
-		state = stateErr.Error()
+	for _, args := range [][]string{
+		{"get", "workpulling,statefulsets,pods,pvc"},
+		{"describe", "workpulling"},
+		{"get", "events", "--field-selector=type=Warning"},
+		{"logs", "-l", "workpulling.dev/role=producer", "--all-containers", "--tail=20"},
+	} {
+		state, stateErr := kubectl.Get(ctx, append([]string{"-n", namespace}, args...)...)
+		err = fmt.Errorf("%w\n\n$ kubectl %s\n%s", errors.Join(err, stateErr), strings.Join(args, " "), state)
 	}
-	return fmt.Errorf("%w\n\n%s", err, state)
+	return err
 }
