@@ -132,7 +132,7 @@ func TestProducerRestartLosesNothing(t *testing.T) {
 		if round == 0 {
 			for i := range 3 {
 				c.join(t, f, fmt.Sprint("w", i), func(context.Context, protocol.Delivery) endpoint.Result {
-					time.Sleep(time.Millisecond)
+					<-time.After(time.Millisecond) // a job that takes a moment
 					return endpoint.Result{Outcome: protocol.Confirmed}
 				})
 			}

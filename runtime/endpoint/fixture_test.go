@@ -23,19 +23,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const serverName = "flow-producer.test.svc"
 
-// patience is how long a condition may take; it is long because machines that run tests are slow.
-const patience = 60 * time.Second
-
-// eventually polls a condition.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	transporttest.Eventually(t, what, condition)
 }
 
 // flow is a producer behind real gRPC and TLS, and a proxy that clients dial.
@@ -185,7 +175,7 @@ func submit(t *testing.T, f *flow, from, n int) {
 			job := jobNamed(fmt.Sprintf("job-%05d", i))
 			entries = append(entries, endpoint.Submission{Job: job, Digest: endpoint.Digest(job)})
 		}
-		deadline := time.Now().Add(patience)
+		deadline := time.Now().Add(transporttest.Patience)
 		for len(entries) > 0 {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d jobs could not be stored", len(entries))

@@ -13,12 +13,25 @@ import (
 
 // lane runs operations of the queue beside the loop. The Controller keeps at most one write and one read in flight.
 type lane struct {
+	base    context.Context //nolint:containedctx // the life of all operations
+	cancel  context.CancelFunc
 	running sync.WaitGroup
 	writes  atomic.Int64
 }
 
-func (l *lane) wait()      { l.running.Wait() }
+func newLane() *lane {
+	base, cancel := context.WithCancel(context.Background())
+	return &lane{base: base, cancel: cancel}
+}
+
+// idle reports whether no write is in flight.
 func (l *lane) idle() bool { return l.writes.Load() == 0 }
+
+// end cancels what is in flight and waits for it.
+func (l *lane) end() {
+	l.cancel()
+	l.running.Wait()
+}
 
 // operate runs one operation with its deadline and feeds the event that it returns to the Controller of the same generation.
 func (p *Producer) operate(timeout time.Duration, write bool, operation func(context.Context) (delivery.Event, func())) {
@@ -27,7 +40,7 @@ func (p *Producer) operate(timeout time.Duration, write bool, operation func(con
 		p.lane.writes.Add(1)
 	}
 	p.lane.running.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		ctx, cancel := context.WithTimeout(p.lane.base, timeout)
 		defer cancel()
 		event, before := operation(ctx)
 		p.loop.post(func() {

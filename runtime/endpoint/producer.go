@@ -72,7 +72,7 @@ type Producer struct {
 	options   ProducerOptions
 	log       logr.Logger
 	loop      *loop
-	lane      lane
+	lane      *lane
 	penalties *transport.Penalties
 	refused   labelCounter
 	lastConn  atomic.Uint64
@@ -107,6 +107,7 @@ func NewProducer(options ProducerOptions) *Producer {
 		options:   options,
 		log:       options.Log,
 		loop:      newLoop(options.Clock),
+		lane:      newLane(),
 		penalties: transport.NewPenalties(options.Clock.Now),
 		config:    options.Config,
 		intake:    options.Intake,
@@ -122,7 +123,7 @@ func NewProducer(options ProducerOptions) *Producer {
 // Run loads the queue and works until ctx ends. Then it takes no more submissions, gives settlements StopGrace to become
 // durable, ends the streams and returns nil. It does not close the queue.
 func (p *Producer) Run(ctx context.Context) error {
-	defer p.lane.wait()
+	defer p.lane.end()
 	maintenance, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	defer background.Wait()

@@ -156,10 +156,7 @@ func (g *Guard) poolPulls(ctx context.Context, owner *metav1.OwnerReference) err
 	if err != nil {
 		pool = nil
 	}
-	if refusal := classifyPool(pool, owner, g.options.Flow); refusal != nil {
-		return refusal
-	}
-	return nil
+	return verdict{refusal: classifyPool(pool, owner, g.options.Flow)}.err()
 }
 
 // AuthenticateSubmitter implements transport.Authenticator. Any user whose token has our audience may be one.

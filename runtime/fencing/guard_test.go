@@ -29,6 +29,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/fencing"
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/transport"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -282,18 +283,16 @@ func TestReviewsAreRememberedForSecondsAndCoalesced(t *testing.T) {
 			}
 		})
 	}
-	for c.reviews.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	transporttest.Eventually(t, "a review has begun", func() bool { return c.reviews.Load() > 0 })
 	close(c.slow)
 	all.Wait()
-	c.worker(t, "worker/worker-uid/app")
+	_ = c.worker(t, "worker/worker-uid/app")
 	if n := c.reviews.Load(); n > 2 { // a latecomer may have missed the flight, never twenty
 		t.Errorf("%d reviews for one token", n)
 	}
 	before := c.reviews.Load()
 	c.clock.SetTime(c.clock.Now().Add(time.Minute))
-	c.worker(t, "worker/worker-uid/app")
+	_ = c.worker(t, "worker/worker-uid/app")
 	if n := c.reviews.Load(); n != before+1 {
 		t.Errorf("%d reviews after a minute, want one more than %d", n, before)
 	}
@@ -328,19 +327,17 @@ func TestPodsComeAndGo(t *testing.T) {
 		t.Errorf("%s reported gone", uid)
 	default:
 	}
-	deadline := time.Now().Add(60 * time.Second)
-	for len(c.gone) == 0 {
-		if time.Now().After(deadline) {
-			t.Fatal("the deletion was not noticed")
-		}
-		// The fake drops a watch event that comes before the watch: delete until it was seen.
-		_ = live.Delete(t.Context(), "fresh", metav1.DeleteOptions{})
-		time.Sleep(10 * time.Millisecond)
-		if len(c.gone) == 0 {
+	// The fake drops a watch event that comes before the watch: delete until it was seen.
+	there := true
+	transporttest.Eventually(t, "the deletion is noticed", func() bool {
+		if there {
+			_ = live.Delete(t.Context(), "fresh", metav1.DeleteOptions{})
+		} else if len(c.gone) == 0 {
 			_, _ = live.CreateFake(pod("fresh", "fresh-uid", "pool"), metav1.CreateOptions{})
-			time.Sleep(10 * time.Millisecond)
 		}
-	}
+		there = !there
+		return len(c.gone) > 0 && !there
+	})
 	if uid := <-c.gone; uid != "fresh-uid" {
 		t.Errorf("%s reported gone", uid)
 	}

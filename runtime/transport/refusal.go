@@ -77,6 +77,7 @@ func (r *Refusal) Status() error {
 		code = codes.Unavailable
 	case LabelForbidden, LabelPodForeign, LabelServiceAccount, LabelPeerMismatch:
 		code = codes.PermissionDenied
+	default: // something is wrong with the token
 	}
 	return status.Error(code, r.Error())
 }

@@ -86,13 +86,7 @@ func (w *world) stats() endpoint.ProducerStats {
 
 func (w *world) until(what string, condition func() bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !condition() {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("not within 30 s: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	transporttest.Eventually(w.t, what, condition)
 }
 
 // reply is an answer with its body read.

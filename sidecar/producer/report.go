@@ -18,11 +18,11 @@ import (
 
 // Pace of the reports: at most one a second, on change, and one in a while so that the operator knows that it is not stale.
 const (
-	reportEvery     = time.Second
-	reportAtLeast   = 5 * time.Second
-	reportSendLimit = 10 * time.Second
-	reportRetryMin  = time.Second
-	reportRetryMax  = 10 * time.Second
+	reportEvery      = time.Second
+	reportAtLeast    = 5 * time.Second
+	reportSendLimit  = 10 * time.Second
+	reportRetryFirst = time.Second
+	reportRetryLast  = 10 * time.Second
 )
 
 // reporter pushes the flow's figures to the operator. Nothing waits for it.
@@ -37,7 +37,7 @@ type reporter struct {
 
 // run reports until ctx ends.
 func (r *reporter) run(ctx context.Context) {
-	wait := reportRetryMin
+	wait := reportRetryFirst
 	complained := false
 	for ctx.Err() == nil {
 		began := time.Now() //nolint:forbidigo // pacing of reports
@@ -45,8 +45,8 @@ func (r *reporter) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > reportRetryMax { //nolint:forbidigo // pacing of reports
-			wait, complained = reportRetryMin, false
+		if time.Since(began) > reportRetryLast { //nolint:forbidigo // pacing of reports
+			wait, complained = reportRetryFirst, false
 		}
 		if err != nil && !complained {
 			complained = true
@@ -57,7 +57,7 @@ func (r *reporter) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
-		wait = min(2*wait, reportRetryMax)
+		wait = min(2*wait, reportRetryLast)
 	}
 }
 

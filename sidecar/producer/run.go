@@ -72,11 +72,11 @@ func (s *sidecar) build(document runtimeconfig.Producer, answers *answers) error
 		Queue:            volume,
 		Owner:            s.Incarnation.PodUID + "/" + s.Incarnation.BootNonce,
 		Log:              s.Log.WithName("controller"),
-		OperationTimeout: seconds(document.OperationTimeoutSec, 0),
+		OperationTimeout: seconds(document.OperationTimeoutSec),
 		Intake:           intakeOf(document),
 		Authenticator:    authenticator,
 	})
-	s.producer.SetStreamTimeout(seconds(document.StreamTimeoutSec, 0))
+	s.producer.SetStreamTimeout(seconds(document.StreamTimeoutSec))
 	certificate, err := transport.NewCertificate(filepath.Join(s.TLSDir, "tls.crt"), filepath.Join(s.TLSDir, "tls.key"))
 	if err != nil {
 		return err
@@ -188,12 +188,12 @@ func (s *sidecar) apply(next config.Document[runtimeconfig.Producer]) {
 	if was := s.document.Load().Value.QueueType; was != next.Value.QueueType {
 		s.Log.Info("The type of the queue changes with the next start of this pod only", "running", was, "configured", next.Value.QueueType)
 	}
-	s.document.Store(&next)
 	s.volume.setWindow(deduplication(next.Value))
-	s.producer.SetStreamTimeout(seconds(next.Value.StreamTimeoutSec, 0))
-	s.producer.SetOperationTimeout(seconds(next.Value.OperationTimeoutSec, 0))
+	s.producer.SetStreamTimeout(seconds(next.Value.StreamTimeoutSec))
+	s.producer.SetOperationTimeout(seconds(next.Value.OperationTimeoutSec))
 	s.producer.Reconfigure(controllerConfig(next.Value))
 	s.producer.SetIntake(intakeOf(next.Value))
+	s.document.Store(&next) // last, because its hash tells the operator that all of it is in force
 }
 
 func (s *sidecar) reporter() *reporter {

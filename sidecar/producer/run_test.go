@@ -130,13 +130,7 @@ func (p *pod) start() {
 
 func (p *pod) until(what string, condition func() bool) {
 	p.t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for !condition() {
-		if time.Now().After(deadline) {
-			p.t.Fatalf("not within a minute: %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	transporttest.Eventually(p.t, what, condition)
 }
 
 func (p *pod) get(url string) (int, string) {
@@ -152,7 +146,7 @@ func (p *pod) get(url string) (int, string) {
 
 func (p *pod) submit(key, query string) (int, string) {
 	p.t.Helper()
-	request, err := http.NewRequestWithContext(p.t.Context(), "POST", "https://"+p.options.IntakeAddress+"/v1/flows/orders/jobs"+query, strings.NewReader("body of "+key))
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, "https://"+p.options.IntakeAddress+"/v1/flows/orders/jobs"+query, strings.NewReader("body of "+key))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -292,14 +286,14 @@ func TestRestartKeepsJobs(t *testing.T) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", p.options.IntakeSocket)
 	}}}
-	request, _ := http.NewRequestWithContext(t.Context(), "POST", "http://intake/v1/flows/orders/jobs", strings.NewReader("x"))
+	request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://intake/v1/flows/orders/jobs", strings.NewReader("x"))
 	request.Header.Set("Idempotency-Key", "beside")
 	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode != 201 {
+	if response.StatusCode != http.StatusCreated {
 		t.Errorf("over the socket: %d", response.StatusCode)
 	}
 }

@@ -44,12 +44,8 @@ func milliseconds(into *time.Duration, value int64) {
 	}
 }
 
-func seconds(value int64, otherwise time.Duration) time.Duration {
-	if value <= 0 {
-		return otherwise
-	}
-	return time.Duration(value) * time.Second
-}
+// seconds converts a number of the document; 0 stays 0, for which the receiver has its default.
+func seconds(value int64) time.Duration { return time.Duration(max(value, 0)) * time.Second }
 
 // maxPayload is the flow's limit for one payload, 1 MiB by default.
 func maxPayload(document runtimeconfig.Producer) int {
@@ -73,5 +69,5 @@ func intakeOf(document runtimeconfig.Producer) delivery.SetIntake {
 
 // deduplication is how long a settled id is remembered. 0 in the document is zero, as in the API.
 func deduplication(document runtimeconfig.Producer) time.Duration {
-	return time.Duration(max(document.DeduplicationSec, 0)) * time.Second
+	return seconds(document.DeduplicationSec)
 }
