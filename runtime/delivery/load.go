@@ -97,6 +97,7 @@ func (c *Controller) adopt(now Now, ev Loaded) {
 	l := &c.load
 	l.tries, l.failing, l.err = 0, false, nil
 	c.timers.stop(l.alarmAt)
+	alone := ev.Epoch == c.epoch+1 // nobody else loaded since
 	c.epoch, c.cursor = ev.Epoch, ev.State.Cursor
 	c.counts.deadLetters = ev.State.DeadLetters
 	c.session = c.random.ID()
@@ -110,7 +111,7 @@ func (c *Controller) adopt(now Now, ev Loaded) {
 	for _, row := range ev.Rows {
 		c.adoptRow(before, row)
 	}
-	c.endedMeanwhile(now, before)
+	c.reviewSettlements(now, before, alone)
 	for _, row := range l.redriven {
 		c.redriven(now, row)
 	}
@@ -146,22 +147,28 @@ func (c *Controller) adoptRow(before map[string]*job, row queue.Row) {
 	}
 }
 
-// endedMeanwhile finishes the settlements that turn out durable: their rows are gone, only the answer was lost.
-func (c *Controller) endedMeanwhile(now Now, before map[string]*job) {
+// reviewSettlements decides about the settlements that wait for their write and whose rows the load did not see. A confirm is
+// written again: that repeats nothing if it was written before, and makes it true if another writer made a dead letter of the
+// job meanwhile. A dead letter is done if nobody else wrote since; else its end is that writer's to tell.
+func (c *Controller) reviewSettlements(now Now, before map[string]*job, alone bool) {
 	for _, ops := range []*deque[settleOp]{&c.lane.settles, &c.lane.settlement.lone} {
 		for range ops.len() {
 			op := ops.pop()
-			id := op.job.body.MessageID
-			current := c.jobs[id]
+			j, id := op.job, op.job.body.MessageID
 			switch {
-			case current == op.job:
+			case c.jobs[id] == j:
 				ops.push(op)
-			case op.end && before[id] == op.job:
-				c.jobs[id] = op.job
-				c.ended(now, op.job)
-				if current != nil {
-					c.jobs[id] = current
-				}
+			case !op.end || before[id] != j:
+			case c.jobs[id] == nil && !j.dead:
+				c.jobs[id] = j
+				ops.push(op)
+			case c.jobs[id] == nil && alone:
+				c.jobs[id] = j
+				c.counts.deadLetters-- // counted by the load, and again by its end
+				c.ended(now, j)
+			default:
+				j.place = 0
+				c.counts.settling--
 			}
 		}
 	}
