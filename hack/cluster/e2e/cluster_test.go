@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/workpulling/workpulling/hack/cluster/internal/state"
 )
 
 func TestTwoNodes(t *testing.T) {
@@ -233,13 +235,13 @@ func TestKilledHalfWay(t *testing.T) {
 		defer x.down(t)
 		x.killUpAt(t, "the API server is ready")
 		x.up(t)
-		var state struct {
+		var status struct {
 			Members []struct{ PID int }
 		}
-		if err := json.Unmarshal([]byte(x.on(t, "status", "-o", "json")), &state); err != nil {
+		if err := json.Unmarshal([]byte(x.on(t, "status", "-o", "json")), &status); err != nil {
 			t.Fatal(err)
 		}
-		if err := syscall.Kill(state.Members[1].PID, syscall.SIGKILL); err != nil {
+		if err := syscall.Kill(status.Members[1].PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, 10*time.Second, func() error {
@@ -335,13 +337,43 @@ func TestTwoControlPlanesAtOnce(t *testing.T) {
 			t.Errorf("control plane %d has %q", i, got)
 		}
 	}
-	for i, r := range all {
-		r.stdin.Close()
-		if err := r.cmd.Wait(); err != nil {
-			t.Errorf("control plane %d: %v", i, err)
-		}
-		if _, err := os.Stat(kubeconfigs[i]); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("control plane %d left its data: %v", i, err)
-		}
+	// The first loses its stdin, as with a test that ends; the second is killed.
+	all[0].stdin.Close()
+	if err := all[0].cmd.Wait(); err != nil {
+		t.Error(err)
 	}
+	if _, err := os.Stat(kubeconfigs[0]); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its data is still there: %v", err)
+	}
+	children := childrenOf(t, all[1].cmd.Process.Pid)
+	if len(children) != 3 {
+		t.Errorf("etcd, API server and controllers are %d processes", len(children))
+	}
+	all[1].cmd.Process.Kill()
+	all[1].cmd.Wait()
+	for _, child := range children {
+		eventually(t, 10*time.Second, func() error {
+			if child.Alive() {
+				return fmt.Errorf("process %d outlives its parent", child.PID)
+			}
+			return nil
+		})
+	}
+}
+
+func childrenOf(t *testing.T, parent int) []state.Process {
+	t.Helper()
+	var out []state.Process
+	for _, pid := range strings.Fields(run(t, "ps", "-o", "pid=", "--ppid", strconv.Itoa(parent))) {
+		number, err := strconv.Atoi(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := state.Identify(number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, p)
+	}
+	return out
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/workpulling/workpulling/hack/cluster/internal/child"
 	"github.com/workpulling/workpulling/hack/cluster/internal/filelock"
 	"github.com/workpulling/workpulling/hack/cluster/internal/progress"
 )
@@ -118,7 +119,7 @@ func compile(ctx context.Context, source string, into Binary, version string, to
 		func() string {
 			return fmt.Sprintf("building Kubernetes: %d of %d packages compiled", compiled.Load(), total)
 		},
-		cmd.Run)
+		func() error { return child.Run(cmd) })
 	writer.Close()
 	<-counted
 	if err != nil {

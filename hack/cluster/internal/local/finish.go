@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/workpulling/workpulling/hack/cluster/internal/child"
 	"github.com/workpulling/workpulling/hack/cluster/internal/component"
 	"github.com/workpulling/workpulling/hack/cluster/internal/image"
 	"github.com/workpulling/workpulling/hack/cluster/internal/logtail"
@@ -66,8 +67,10 @@ func (u *up) apply(ctx context.Context) error {
 		cmd := exec.CommandContext(ctx, filepath.Join(u.binary.Assets(), "kubectl"), "--kubeconfig="+u.dir.Kubeconfig(),
 			"apply", "--server-side", "--force-conflicts", "--field-manager=cluster-up", "-f", "-")
 		cmd.Stdin = bytes.NewReader(text)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("kubectl apply: %w: %s", err, out)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := child.Run(cmd); err != nil {
+			return fmt.Errorf("kubectl apply: %w: %s", err, out.String())
 		}
 		return nil
 	})
