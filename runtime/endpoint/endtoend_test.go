@@ -118,12 +118,26 @@ func TestDeadWorkersJobsGoToASurvivor(t *testing.T) {
 	c.check(t, jobs)
 }
 
-// The producer restarts over the same durable queue, several times, under load: workers rebind by themselves, nothing is lost,
+// The producer is killed over the same durable queue, several times, under load: workers rebind by themselves, nothing is lost,
 // and what was stored before is known afterwards.
-func TestProducerRestartLosesNothing(t *testing.T) {
+func TestKilledProducerLosesNothing(t *testing.T) {
+	t.Logf("%d repeats", restart(t, time.Nanosecond))
+}
+
+// A producer that is stopped in order lets short jobs finish: nothing runs twice.
+func TestStoppedProducerRepeatsNothing(t *testing.T) {
+	if n := restart(t, time.Minute); n != 0 {
+		t.Errorf("%d repeats", n)
+	}
+}
+
+// restart runs jobs through several lives of one producer, each ended with the given grace, and returns how many ran again.
+func restart(t *testing.T, grace time.Duration) (repeats int) {
+	t.Helper()
 	const jobs, rounds = 2000, 4
 	dir := t.TempDir()
 	f := newFlow(t, nil)
+	f.options.StopGrace = grace
 	c := newCrew()
 	for round := range rounds {
 		q := localQueue(t, dir)
@@ -154,7 +168,6 @@ func TestProducerRestartLosesNothing(t *testing.T) {
 	}
 	f.settled(t)
 	c.check(t, jobs)
-	t.Logf("%d repeats after %d restarts", c.repeats(), rounds-1)
 	state, err := f.producer.Lookup(t.Context(), "job-00000")
 	if err != nil || state.Status != queue.StatusConfirmed {
 		t.Errorf("the first job is %v, %v", state, err)
@@ -163,4 +176,5 @@ func TestProducerRestartLosesNothing(t *testing.T) {
 	if err := f.options.Queue.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return c.repeats()
 }

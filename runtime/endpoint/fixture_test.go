@@ -77,13 +77,18 @@ func (f *flow) start(t *testing.T) {
 	f.producer.Register(server)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = f.producer.Run(ctx) })
+	ended := make(chan struct{})
+	running.Go(func() {
+		defer close(ended)
+		_ = f.producer.Run(ctx)
+	})
 	running.Go(func() { _ = server.Serve(listener) })
 	var once sync.Once
 	f.stop = func() {
 		once.Do(func() {
-			server.Stop()
 			cancel()
+			<-ended
+			server.Stop()
 			running.Wait()
 		})
 	}

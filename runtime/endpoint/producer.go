@@ -32,7 +32,8 @@ type ProducerOptions struct {
 	CreditWait time.Duration
 	// CompactEvery is how often tombstones are looked after (5 s).
 	CompactEvery time.Duration
-	// StopGrace is how long Run goes on after its context ended to make settlements durable (5 s).
+	// StopGrace is how long Run goes on after its context ended, at most, to let short jobs in flight finish and to make
+	// settlements durable (5 s). What is not settled by then runs again.
 	StopGrace time.Duration
 	// OnFailed is called once for each terminal failure, on a goroutine of its own.
 	OnFailed func(delivery.Failed)
@@ -120,8 +121,8 @@ func NewProducer(options ProducerOptions) *Producer {
 	return p
 }
 
-// Run loads the queue and works until ctx ends. Then it takes no more submissions, gives settlements StopGrace to become
-// durable, ends the streams and returns nil. It does not close the queue.
+// Run loads the queue and works until ctx ends. Then it takes and dispatches nothing more, gives jobs in flight and their
+// settlements StopGrace, ends the streams and returns nil. It does not close the queue.
 func (p *Producer) Run(ctx context.Context) error {
 	defer p.lane.end()
 	maintenance, stop := context.WithCancel(ctx)
@@ -169,11 +170,13 @@ func (p *Producer) stopped() bool {
 		p.stopping = true
 		p.stopBy = now.Add(p.options.StopGrace)
 		p.desk.refuseWaiting(ErrUnavailable)
+		p.step(delivery.SetIntake{}) // what is not dispatched any more cannot run twice
 	}
 	if p.controller == nil || p.failure != nil || !now.Before(p.stopBy) {
 		return true
 	}
-	return p.lane.idle() && p.controller.Stats().DirtyConfirms == 0 && p.desk.quiet()
+	stats := p.controller.Stats()
+	return p.lane.idle() && stats.InFlight == 0 && stats.DirtyConfirms == 0 && p.desk.quiet()
 }
 
 func (p *Producer) end() {

@@ -181,7 +181,7 @@ func (p *Producer) fromWorker(conn delivery.ConnID, message protocol.FromWorker)
 	}
 	if register, ok := message.(protocol.RegisterConsumer); ok {
 		out.Offer(protocol.RegistrationRefused{
-			Nonce: register.Nonce, Code: protocol.RefusedUnavailable, RetryAfter: 10 * time.Second,
+			Nonce: register.Nonce, Code: protocol.RefusedUnavailable, RetryAfter: 2 * time.Second,
 			Reason: "reliable delivery of this flow failed at stage " + string(p.failure.Stage),
 		})
 	}
