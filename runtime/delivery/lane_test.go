@@ -422,3 +422,41 @@ func TestProducersAreAnsweredWhileTheQueueLoads(t *testing.T) {
 	_, held = w.ctl.Holds("y")
 	w.equal("holds nothing else", held, false)
 }
+
+// While this Controller reloads, another one owns the queue for a moment and makes a dead letter of a job that a worker of ours
+// has confirmed. What we then say of it must be true.
+func TestAReloadDoesNotGuessHowAJobEnded(t *testing.T) {
+	w, a, p := withJobs(t, 1, nil)
+	w.applyErr = func(queue.Batch) error { return errFlaky }
+	w.loadErr = func() error { return errFlaky }
+	a.finish("1", protocol.Confirmed)
+	p.submit(newJob("new"))
+	w.advance(time.Second)
+	w.equal("phase", w.ctl.Stats().Phase, PhaseLoading)
+	ref := queue.JobRef{MessageID: "1", StoreSeq: 1}
+	_, epoch, err := w.queue.Load(t.Context(), "another", func(queue.Row) error { return nil })
+	w.equal("takeover", err, nil)
+	_, err = w.queue.Apply(t.Context(), epoch, queue.Batch{DeadLetters: []queue.DeadLetterRequest{{JobRef: ref, Attempts: 1, Reason: "elsewhere"}}})
+	w.equal("dead letter", err, nil)
+	w.applyErr, w.loadErr = nil, nil
+	w.advance(time.Minute)
+	w.equal("settled", w.settled[0], JobSettled{Ref: ref, Reason: "confirmed"})
+	state, _, _ := w.queue.Lookup(t.Context(), "1")
+	w.equal("in the queue", state.Status, queue.StatusConfirmed)
+	w.equal("dirty", w.ctl.Stats().DirtyConfirms, 0)
+}
+
+// A dead letter whose write was done and not reported is counted once by the load that finds it.
+func TestADeadLetterWhoseAnswerWasLostIsCountedOnce(t *testing.T) {
+	w, a, p := withJobs(t, 1, nil)
+	w.lostReply = func(queue.Batch) error { return errFlaky }
+	a.finish("1", protocol.Rejected)
+	p.submit(newJob("new"))
+	w.advance(time.Second)
+	w.equal("reloaded", w.loads > 1, true)
+	w.lostReply = nil
+	w.advance(time.Minute)
+	st := w.ctl.Stats()
+	w.equal("counted", []any{st.DeadLetters, st.DeadLettered, st.DirtyConfirms}, []any{1, 1, 0})
+	w.equal("settled", w.settled[0].DeadLettered, true)
+}
