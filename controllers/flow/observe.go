@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -78,7 +79,8 @@ func (r *Reconciler) observeReports(o *observation) {
 	if stats.Stats.GetFlowUid() == string(o.flow.UID) {
 		o.stats = stats
 	}
-	if o.pod != nil && o.stats.Stats.GetPodUid() != string(o.pod.UID) {
+	if o.pod == nil || o.stats.Stats.GetPodUid() != string(o.pod.UID) {
+		// It comes from a pod that is gone, or goes on without the cluster's knowledge.
 		o.stats.Connected = false
 	}
 	lastWord := r.started
@@ -117,7 +119,8 @@ func (r *Reconciler) observeVolume(ctx context.Context, o *observation) error {
 		return fmt.Errorf("listing the StorageClasses: %w", err)
 	}
 	o.storage = storageOf(o.flow, classes.Items)
-	if o.set == nil && o.storage.provisioner != "" {
+	// A name with a slash, such as that of a provisioner in Kubernetes' own tree, cannot be a CSI driver's.
+	if o.set == nil && o.storage.provisioner != "" && !strings.Contains(o.storage.provisioner, "/") {
 		driver, err := get(ctx, r.Live, types.NamespacedName{Name: o.storage.provisioner}, &storagev1.CSIDriver{})
 		if err != nil {
 			return err

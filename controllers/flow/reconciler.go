@@ -13,6 +13,7 @@ import (
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/certs"
+	"github.com/workpulling/workpulling/internal/children"
 	"github.com/workpulling/workpulling/internal/conditions"
 	"github.com/workpulling/workpulling/internal/flowstats"
 	"github.com/workpulling/workpulling/internal/metrics"
@@ -92,6 +93,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, r.release(ctx, o, p.ending.why)
 	}
 	a, applyErr := r.apply(ctx, o, p)
+	if children.NamespaceTerminating(applyErr) {
+		return ctrl.Result{}, nil
+	}
 	ready, statusErr := r.writeStatus(ctx, o, p, a)
 	if err := errors.Join(applyErr, statusErr); err != nil {
 		return ctrl.Result{}, err

@@ -112,7 +112,7 @@ func (r *Reconciler) ensureStatefulSet(ctx context.Context, o *observation, desi
 			after.Spec.UpdateStrategy = desired.Spec.UpdateStrategy
 		}
 	}
-	if err := r.Client.Patch(ctx, after, client.MergeFrom(o.set)); err != nil {
+	if err := r.Client.Patch(ctx, after, client.MergeFrom(o.set)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("patching the StatefulSet: %w", err)
 	}
 	r.verified.note(after)
@@ -129,7 +129,7 @@ func (r *Reconciler) ensureAround(ctx context.Context, observed, desired *appsv1
 	if !children.Merge(after, want) {
 		return nil
 	}
-	if err := r.Client.Patch(ctx, after, client.MergeFrom(observed)); err != nil {
+	if err := r.Client.Patch(ctx, after, client.MergeFrom(observed)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("patching the StatefulSet: %w", err)
 	}
 	r.verified.note(after)

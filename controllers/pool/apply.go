@@ -17,6 +17,7 @@ import (
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/controllers/podbuilder"
+	"github.com/workpulling/workpulling/internal/children"
 	"github.com/workpulling/workpulling/internal/podhealth"
 )
 
@@ -223,7 +224,7 @@ func (r *Reconciler) refused(ctx context.Context, pool *v1alpha1.WorkerPool, err
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if children.NamespaceTerminating(err) {
 		return nil
 	}
 	r.BackOff.Next(string(pool.UID), r.Clock.Now())

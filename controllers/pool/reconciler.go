@@ -106,7 +106,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return r.release(ctx, &pool, "the namespace is being deleted; its pods stop on their own")
 	}
 	renewIn, err := r.ensureSurroundings(ctx, &pool)
-	if err != nil {
+	switch {
+	case children.NamespaceTerminating(err):
+		return ctrl.Result{}, nil
+	case err != nil:
 		return r.unable(ctx, o, err)
 	}
 	plan := MakePlan(o.snapshot)

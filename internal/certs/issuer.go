@@ -61,8 +61,11 @@ func (i *Issuer) Ensure(ctx context.Context, namespace, entry string, hosts ...s
 func (i *Issuer) Forget(ctx context.Context, namespace, entry string) error {
 	key := client.ObjectKey{Namespace: namespace, Name: runtimeconfig.TLSSecretName}
 	var secret corev1.Secret
-	if err := i.Keeper.Client.Get(ctx, key, &secret); err != nil {
-		return client.IgnoreNotFound(err)
+	switch err := i.Keeper.Client.Get(ctx, key, &secret); {
+	case apierrors.IsNotFound(err):
+		return i.forgetBundle(ctx, namespace)
+	case err != nil:
+		return fmt.Errorf("reading the certificates of %s: %w", namespace, err)
 	}
 	certKey, keyKey := entry+runtimeconfig.TLSCertSuffix, entry+runtimeconfig.TLSKeySuffix
 	others := 0
@@ -83,6 +86,10 @@ func (i *Issuer) Forget(ctx context.Context, namespace, entry string) error {
 	if err := client.IgnoreNotFound(err); err != nil {
 		return fmt.Errorf("removing the certificates of %s: %w", namespace, err)
 	}
+	return i.forgetBundle(ctx, namespace)
+}
+
+func (i *Issuer) forgetBundle(ctx context.Context, namespace string) error {
 	if err := client.IgnoreNotFound(i.Keeper.Client.Delete(ctx, i.bundle(namespace))); err != nil {
 		return fmt.Errorf("removing the trust bundle of %s: %w", namespace, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,12 @@ type NameConflictError struct{ Kind, Name string }
 
 func (e *NameConflictError) Error() string {
 	return fmt.Sprintf("%s %q exists and belongs to something else; rename it, or use another name", e.Kind, e.Name)
+}
+
+// NamespaceTerminating says whether err is the refusal to make an object in a namespace that is being deleted. The deletion of the
+// owner follows, so there is nothing to try again.
+func NamespaceTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // Keeper writes children.

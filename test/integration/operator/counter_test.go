@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ func (c *counter) wrap(next http.RoundTripper) http.RoundTripper {
 			!strings.Contains(r.URL.Path, "/events") && r.URL.Query().Get("dryRun") == ""
 		if stores {
 			c.mu.Lock()
+			fmt.Fprintln(GinkgoWriter, r.Method, r.URL.Path)
 			c.writes = append(c.writes, r.Method+" "+r.URL.Path)
 			c.mu.Unlock()
 		}

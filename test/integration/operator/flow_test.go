@@ -164,8 +164,9 @@ var _ = Describe("A flow", func() {
 		Expect(exists(ctx, claim)()).To(BeTrue())
 		Expect(claim.UID).To(Equal(claimUID), "the volume outlives the StatefulSet")
 
+		before := claim.DeepCopy()
 		claim.Finalizers = nil
-		Expect(env.Client.Update(ctx, claim)).To(Succeed())
+		Expect(env.Client.Patch(ctx, claim, client.MergeFrom(before))).To(Succeed())
 		Expect(env.Client.Delete(ctx, claim)).To(Succeed())
 		Eventually(flowCondition(ctx, namespace, flowName, v1alpha1.ConditionReady)).Should(Equal("False/VolumeMissing"))
 		Eventually(func() *int32 { exists(ctx, set)(); return set.Spec.Replicas }).Should(HaveValue(BeZero()))

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,14 +96,12 @@ type node struct {
 	namespace string
 	mu        sync.Mutex
 	workers   map[types.UID]*worker
-	// hold lists pods, by name, whose status is left alone; unready ones start and do not become ready.
-	unready map[string]bool
-	started map[types.UID]bool
+	started   map[types.UID]bool
 }
 
 // newNode runs a node for a namespace until the spec ends.
 func newNode(namespace string) *node {
-	n := &node{namespace: namespace, workers: map[types.UID]*worker{}, unready: map[string]bool{}, started: map[types.UID]bool{}}
+	n := &node{namespace: namespace, workers: map[types.UID]*worker{}, started: map[types.UID]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -162,21 +161,15 @@ func (n *node) start(ctx context.Context, pod *corev1.Pod) error {
 			return err
 		}
 	}
-	n.mu.Lock()
-	ready := !n.unready[pod.Name]
-	n.mu.Unlock()
 	before := pod.DeepCopy()
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, address, []corev1.PodIP{{IP: address}}
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
-	if ready {
-		pod.Status.Conditions[0].Status = corev1.ConditionTrue
-	}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 	pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = nil, nil
 	for _, c := range pod.Spec.InitContainers {
 		if c.Name == runtimeconfig.ContainerSidecar {
 			pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses,
-				corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: running, Started: ptr.To(true), Ready: ready})
+				corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: running, Started: ptr.To(true), Ready: true})
 		}
 	}
 	for _, c := range pod.Spec.Containers {

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -91,11 +90,7 @@ func (p *producer) session(ctx context.Context) error {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(bundle.Data["ca.crt"]))
-	host, _, err := net.SplitHostPort(reports)
-	if err != nil {
-		return err
-	}
-	conn, err := grpc.NewClient(reports, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: host})))
+	conn, err := grpc.NewClient(reports, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: operatorHost})))
 	if err != nil {
 		return err
 	}

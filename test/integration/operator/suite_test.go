@@ -24,7 +24,11 @@ import (
 	"github.com/workpulling/workpulling/test/integration/environment"
 )
 
-const runtimeImage = "workpulling/runtime:test"
+const (
+	runtimeImage = "workpulling/runtime:test"
+	// operatorHost is the name of the operator's Service, which nothing resolves here.
+	operatorHost = "operator.test"
+)
 
 var (
 	env *environment.Environment
@@ -33,6 +37,9 @@ var (
 	reports string
 	// writes counts what the operator writes.
 	writes *counter
+	// operatorConfig has the operator's rights, stopOperator stops the one that runs.
+	operatorConfig *rest.Config
+	stopOperator   func()
 )
 
 func TestOperator(t *testing.T) {
@@ -50,19 +57,24 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
+	Expect(env.HasControllers).To(BeTrue(), "these tests need a controller manager; unset KUBEBUILDER_ASSETS")
 	home, err = env.Namespace(ctx, "operator")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return env.DeleteNamespace(ctx, home) })
 	reports = freeAddress()
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 	writes = newCounter()
-	startOperator(asOperator(ctx), operatorOptions())
+	operatorConfig = asOperator(ctx)
+	stopOperator = startOperator(operatorConfig, operatorOptions())
+	DeferCleanup(func() { stopOperator() })
 })
 
 func operatorOptions() operatorpkg.Options {
 	options := operatorpkg.Defaults()
 	options.Namespace, options.RuntimeImage = home, runtimeImage
-	options.Address, options.ReportsAddress = reports, reports
+	_, port, err := net.SplitHostPort(reports)
+	Expect(err).NotTo(HaveOccurred())
+	options.Address, options.ReportsAddress = net.JoinHostPort(operatorHost, port), reports
 	options.MetricsAddress, options.ProbeAddress = "0", "0"
 	options.TokenReviewerClusterRole = home + "-token-reviewer"
 	options.LeaderElection = false
@@ -70,18 +82,18 @@ func operatorOptions() operatorpkg.Options {
 	return options
 }
 
-// startOperator runs an operator until the suite ends.
-func startOperator(config *rest.Config, options operatorpkg.Options) {
+// startOperator runs an operator and returns what stops it.
+func startOperator(config *rest.Config, options operatorpkg.Options) func() {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
 	op, err := operatorpkg.New(ctx, config, options, operatorpkg.Parts{Metrics: prometheus.NewRegistry()}, logger())
 	Expect(err).NotTo(HaveOccurred())
 	done := make(chan error, 1)
 	go func() { done <- op.Run(ctx) }()
-	DeferCleanup(func() {
+	return func() {
 		cancel()
 		Eventually(done).Should(Receive(BeNil()))
-	})
+	}
 }
 
 func logger() logr.Logger { return zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)) }
