@@ -20,7 +20,7 @@ type machine struct {
 	Mounts, Links, Cgroups, Processes, Files, Settings []string
 }
 
-// look takes stock. Processes are those that the cluster's programs would show as; others come and go.
+// look takes stock. Processes are those in the cluster's cgroups, and helpers at work on its files.
 func look(t *testing.T) machine {
 	t.Helper()
 	m := machine{}
@@ -37,7 +37,7 @@ func look(t *testing.T) machine {
 		t.Fatal(err)
 	}
 	for _, l := range links {
-		if strings.HasPrefix(l.Name, "wpk") || strings.HasPrefix(l.Name, "veth") || strings.HasPrefix(l.Name, "node-") {
+		if strings.HasPrefix(l.Name, "wpk") || strings.HasPrefix(l.Name, "node-") {
 			m.Links = append(m.Links, l.Name)
 		}
 	}
@@ -48,17 +48,16 @@ func look(t *testing.T) machine {
 		}
 		return nil // a group that vanishes while we walk is not ours
 	})
-	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range commands {
-		text, _ := os.ReadFile(path)
-		for _, sign := range []string{"clusters/" + clusterName, "containerd-shim", "/proc/self/exe\x00member", "example.test/app"} {
-			if strings.Contains(string(text), sign) {
-				m.Processes = append(m.Processes, strings.ReplaceAll(string(text), "\x00", " "))
-				break
-			}
+	for _, dir := range processes {
+		group, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
+		command, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // empty for a zombie, which is only to be reaped
+		inside := strings.Contains(string(group), "/workpulling/"+clusterName+"/")
+		if len(command) > 0 && (inside || strings.Contains(string(command), "clusters/"+clusterName+"/")) {
+			m.Processes = append(m.Processes, strings.ReplaceAll(string(command), "\x00", " "))
 		}
 	}
 	for _, pattern := range []string{"/var/lib/kubelet", "/var/lib/cni/*", "/run/netns/*", "/var/log/pods", "/var/log/containers", "/run/containerd/io.containerd*"} {

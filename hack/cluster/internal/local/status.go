@@ -70,7 +70,7 @@ func inspectMember(ctx context.Context, dir Directory, s *state.State, i int, m 
 		return out, nil
 	}
 	out.Address = s.Plan.Node(i).String()
-	if controlPlane := s.Members[0].Process; s.Phase == state.Running && controlPlane.Alive() {
+	if controlPlane := s.Members[0].Process; s.Phase == state.Running && controlPlane.Alive() && out.Alive {
 		up, err := network.LinkUp(ctx, network.Namespace{PID: controlPlane.PID}, i)
 		if err != nil {
 			return MemberStatus{}, err

@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -103,9 +104,12 @@ func SetLink(ctx context.Context, controlPlane Namespace, i int, up bool) error 
 	return controlPlane.ip(ctx, fmt.Sprintf("link set %s %s", NodeLink(i), to))
 }
 
-// LinkUp tells whether node i is plugged in.
+// LinkUp tells whether node i is plugged in. The cable of a node that has died is gone.
 func LinkUp(ctx context.Context, controlPlane Namespace, i int) (bool, error) {
 	out, err := controlPlane.command(ctx, "ip", "-j", "link", "show", "dev", NodeLink(i)).Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && strings.Contains(string(exit.Stderr), "does not exist") {
+		return false, nil
+	}
 	if err != nil {
 		return false, fmt.Errorf("looking at the link of node-%d: %w", i, err)
 	}
