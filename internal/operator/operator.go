@@ -37,11 +37,9 @@ import (
 	"github.com/workpulling/workpulling/internal/workercontrol"
 )
 
-// Of the metrics endpoint's own authentication and authorization, and of the leader's Lease:
+// The metrics endpoint asks who scrapes it, and whether they may. The rights in the operator's own namespace (the leader's Lease and the
+// authority's Secret) are in config/rbac/namespaced_role.yaml.
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=workpulling-system,resources=leases,verbs=create
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=workpulling-system,resources=leases,resourceNames=workpulling-operator,verbs=get;update
-// +kubebuilder:rbac:groups="",namespace=workpulling-system,resources=secrets,resourceNames=workpulling-operator-ca,verbs=get;patch
 
 const (
 	// reconcileTimeout ends a reconcile that waits for an API server or a cache that does not come.
