@@ -32,7 +32,7 @@ const host = "orders-producer.shop.svc"
 
 // pod is a producer pod: files, ports and a process that can be restarted over the same volume.
 type pod struct {
-	t         *testing.T
+	t         testing.TB
 	authority *transporttest.Authority
 	tokens    *transporttest.Tokens
 	document  runtimeconfig.Producer
@@ -42,7 +42,7 @@ type pod struct {
 	stop      func() error
 }
 
-func newPod(t *testing.T) *pod {
+func newPod(t testing.TB) *pod {
 	t.Helper()
 	dir := t.TempDir()
 	p := &pod{t: t, authority: transporttest.NewAuthority(t), tokens: &transporttest.Tokens{}}
@@ -73,7 +73,7 @@ func newPod(t *testing.T) *pod {
 }
 
 // address is a free loopback address.
-func address(t *testing.T) string {
+func address(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -195,7 +195,7 @@ type operator struct {
 	last *protocolv1.FlowStats
 }
 
-func newOperator(t *testing.T, authority *transporttest.Authority) *operator {
+func newOperator(t testing.TB, authority *transporttest.Authority) *operator {
 	t.Helper()
 	certificate, err := transport.NewCertificate(authority.Issue(t, "operator"))
 	if err != nil {
