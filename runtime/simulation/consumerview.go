@@ -201,6 +201,9 @@ func (v *consumerView) after() {
 	if status.Running < v.runs {
 		v.w.violate("I-9", "%s says it runs %d handlers, the app runs %d", v.s.name, status.Running, v.runs)
 	}
+	if status.Draining && status.Buffered > 0 {
+		v.w.violate("drain", "%s drains and keeps %d deliveries that it has not started", v.s.name, status.Buffered)
+	}
 	if status.Unsettled < status.Running+status.Buffered || status.Buffered < 0 {
 		v.w.violate("I-12", "%s has lost count: %s", v.s.name, describe(status))
 	}

@@ -16,6 +16,7 @@ type controllerView struct {
 
 	session    string
 	loading    bool
+	loadOp     delivery.OpID
 	applying   delivery.OpID // the ApplyBatch in flight, 0 if none
 	reading    delivery.OpID
 	batch      queue.Batch
@@ -38,6 +39,8 @@ type bindingView struct {
 	sent        int64 // the highest worker sequence dispatched
 	heard       int64 // how many of those were settled by the worker
 	taken       int64 // SettledAck watermark
+	started     int64 // the highest worker sequence that the worker reported as started
+	ended       bool  // the worker was told so
 	deliveries  map[int64]*deliveryView
 }
 
@@ -47,6 +50,7 @@ type deliveryView struct {
 	ref     queue.JobRef
 	attempt int
 	heard   bool // a matching settlement has come in
+	sure    bool // on the stream that the controller listens to
 	outcome protocol.Outcome
 	taken   bool // and the controller has taken it over
 }
@@ -92,10 +96,14 @@ func (v *controllerView) before(event delivery.Event) {
 		}
 	case delivery.WorkerMessage:
 		v.fromWorker(e)
-	case delivery.Applied:
-		v.applying = 0
-	case delivery.JobsRead:
-		v.reading = 0
+	case delivery.WorkerDisconnected:
+		for _, b := range v.bindings {
+			if b.conn == e.Conn {
+				b.conn = 0
+			}
+		}
+	case delivery.Redriven:
+		delete(v.latest, e.Row.MessageID)
 	}
 }
 
@@ -117,11 +125,20 @@ func (v *controllerView) fromWorker(e delivery.WorkerMessage) {
 	case protocol.Request:
 		if b := v.known(m.BindingRef); b != nil {
 			b.demand = max(b.demand, m.RequestUpTo)
+			if m.CheckRange(b.sent) == nil {
+				b.noteStarted(e.Conn, m.StartedSeq)
+			}
+		}
+	case protocol.Heartbeat:
+		if b := v.known(m.BindingRef); b != nil {
+			b.noteStarted(e.Conn, m.StartedSeq)
 		}
 	case protocol.Ack:
 		if b := v.known(m.BindingRef); b != nil {
+			b.noteStarted(e.Conn, m.StartedSeq)
+			legal := m.StartedSeq >= 0 && m.StartedSeq <= b.sent
 			for _, s := range m.Settlements {
-				b.settle(s)
+				b.settle(s, legal && b.listens(e.Conn))
 			}
 		}
 	}
@@ -134,13 +151,22 @@ func (v *controllerView) known(ref protocol.BindingRef) *bindingView {
 	return nil
 }
 
-func (b *bindingView) settle(s protocol.Settlement) {
+// listens reports whether the controller takes what this stream says of the binding.
+func (b *bindingView) listens(conn delivery.ConnID) bool { return !b.ended && b.conn == conn }
+
+func (b *bindingView) noteStarted(conn delivery.ConnID, seq int64) {
+	if b.listens(conn) && seq <= b.sent {
+		b.started = max(b.started, seq)
+	}
+}
+
+func (b *bindingView) settle(s protocol.Settlement, sure bool) {
 	d := b.deliveries[s.WorkerSeq]
 	if d == nil || d.heard || d.ref.MessageID != s.MessageID || d.attempt != s.Attempt ||
 		s.Outcome < protocol.Confirmed || s.Outcome > protocol.Delayed {
 		return
 	}
-	d.heard, d.outcome = true, s.Outcome
+	d.heard, d.outcome, d.sure = true, s.Outcome, sure
 	b.heard++
 }
 
@@ -154,12 +180,16 @@ func (v *controllerView) after(event delivery.Event, actions []delivery.Action) 
 		v.loaded(e)
 	case delivery.Applied:
 		v.applied(e)
+	case delivery.JobsRead:
+		if e.Op == v.reading {
+			v.reading = 0
+		}
 	}
 	dispatched := false
 	for _, action := range actions {
 		switch a := action.(type) {
 		case delivery.LoadQueue:
-			v.loading = true
+			v.loading, v.loadOp = true, a.Op
 		case delivery.ApplyBatch:
 			v.apply(a)
 		case delivery.ReadJobs:
@@ -184,9 +214,10 @@ func (v *controllerView) after(event delivery.Event, actions []delivery.Action) 
 }
 
 func (v *controllerView) loaded(e delivery.Loaded) {
-	if e.Err != nil {
+	if e.Err != nil || e.Op != v.loadOp {
 		return
 	}
+	v.loadOp = 0
 	v.loading, v.reading = false, 0
 	v.p.epoch = e.Epoch
 	v.session = v.p.machine.Stats().Session
@@ -207,6 +238,10 @@ func (v *controllerView) loaded(e delivery.Loaded) {
 }
 
 func (v *controllerView) applied(e delivery.Applied) {
+	if e.Op != v.applying {
+		return // a repeat
+	}
+	v.applying = 0
 	if e.Err != nil || !v.newest() {
 		return
 	}
@@ -277,6 +312,10 @@ func (v *controllerView) toWorker(a delivery.ToWorker) bool {
 	switch m := a.Message.(type) {
 	case protocol.RegistrationAck:
 		v.bound(a.Conn, m)
+	case protocol.BindingEnded:
+		if b := v.bindings[m.BindingID]; b != nil && b.conn == a.Conn {
+			b.ended = true
+		}
 	case protocol.SettledAck:
 		v.settledAck(m)
 	case protocol.SequencedMessage:
@@ -405,11 +444,33 @@ func (v *controllerView) checkElsewhere(now *deliveryView, d protocol.Delivery) 
 	if !d.Redelivered {
 		v.w.violate("I-3", "%s dispatches %v again and does not say so", v.p.name, now.ref)
 	}
+	v.checkAttempt(before, now)
 	switch {
 	case before.taken && before.outcome == protocol.Confirmed:
 		v.w.violate("I-2", "%s dispatches %v again, whose confirm it took over", v.p.name, now.ref)
 	case !before.heard && v.alive(before.binding):
 		v.w.violate("I-2", "%s dispatches %v in %s and it is still in %s", v.p.name, now.ref, now.binding.ref.BindingID, before.binding.ref.BindingID)
+	}
+}
+
+// checkAttempt is DESIGN 5.6 and 5.7: what counts as an attempt, as far as it can be known from outside.
+func (v *controllerView) checkAttempt(before, now *deliveryView) {
+	counted := now.attempt - before.attempt
+	started := before.seq <= before.binding.started
+	wrong := counted < 0 || counted > 1
+	switch {
+	case before.sure && (before.outcome == protocol.Nacked || before.outcome == protocol.Abandoned):
+		wrong = counted != 1
+	case before.sure && (before.outcome == protocol.HandedBack || before.outcome == protocol.Delayed):
+		wrong = counted != 0
+	case !before.heard && started: // its worker was lost while it ran
+		wrong = counted != 1
+	case !before.heard && before.binding.ended:
+		wrong = counted != 0
+	}
+	if wrong {
+		v.w.violate("attempts", "%s dispatches %v as attempt %d after %d, settled %d (heard %v), started %v",
+			v.p.name, now.ref, now.attempt, before.attempt, before.outcome, before.heard, started)
 	}
 }
 

@@ -13,6 +13,7 @@ const (
 	PodPartitioned
 	StaleStreamMessage
 	GarbledToWorker
+	LateRegistration
 	SidecarCrashed
 	PodReplaced
 	PodGoneUnnoticed
@@ -35,6 +36,7 @@ const (
 	QueueOutage
 	ConfirmStuck
 	LoadFailed
+	ResultRepeated
 	VolatileLoss
 	Compacted
 	Resubmitted
@@ -65,6 +67,7 @@ var faultNames = [faults]string{
 	MessageDropped: "message dropped", MessageRepeated: "message repeated", MessageReordered: "message reordered",
 	StreamCut: "stream cut", StreamHalfOpen: "stream half open", PodPartitioned: "pod partitioned",
 	StaleStreamMessage: "message on a closed stream", GarbledToWorker: "garbled message to a worker",
+	LateRegistration: "registration of a dead process", ResultRepeated: "queue result repeated",
 	SidecarCrashed: "sidecar crashed", PodReplaced: "pod replaced", PodGoneUnnoticed: "pod gone unnoticed",
 	SidecarPaused: "sidecar paused", AppRestarted: "app restarted", AppUnready: "app not ready",
 	ProducerCrashed: "producer crashed", ProducerCrashedMidStep: "producer crashed between actions",

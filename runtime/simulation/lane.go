@@ -74,6 +74,10 @@ func (p *producer) run(o operation, do func() error, tell func(error)) {
 		})
 	}
 	p.w.plan(o.reply, func() { p.receive(func() { tell(result) }) })
+	if !p.w.healing && p.w.chance(0.01) {
+		p.w.count(ResultRepeated)
+		p.w.plan(o.reply+p.w.upTo(200*time.Millisecond), func() { p.receive(func() { tell(result) }) })
+	}
 }
 
 func (p *producer) load(a delivery.LoadQueue) {
@@ -89,7 +93,7 @@ func (p *producer) load(a delivery.LoadQueue) {
 			w.count(LoadFailed)
 			done = delivery.Loaded{}
 		} else {
-			p.epoch = done.Epoch
+			p.epoch = max(p.epoch, done.Epoch)
 			w.counts.Reloads++
 		}
 		done.Op, done.Err = a.Op, err

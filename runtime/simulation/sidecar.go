@@ -325,11 +325,20 @@ func (s *sidecar) die() {
 	s.gone = true
 	s.view.died()
 	if st := s.stream; st != nil {
-		// A dying process closes its sockets; a dying node does not.
-		if s.w.chance(0.8) {
+		// A dying process closes its sockets; a dying node does not, and what it sent last may still be on its way.
+		switch {
+		case s.w.chance(0.7):
 			st.endAtProducer(s.w.upTo(100 * time.Millisecond))
-		} else {
+		case s.w.chance(0.5):
 			s.w.count(StreamHalfOpen)
+		default:
+			s.w.count(LateRegistration)
+			last := protocol.RegisterConsumer{
+				Version: protocol.Version, Nonce: s.w.name("nonce"), Window: 1,
+				Incarnation: protocol.Incarnation{PodUID: s.pod.uid, BootNonce: s.name},
+			}
+			s.w.plan(s.w.upTo(2*time.Second), func() { st.toProducer(last) })
+			st.endAtProducer(2500 * time.Millisecond)
 		}
 	}
 }
