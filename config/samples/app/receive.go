@@ -28,6 +28,9 @@ func receive(_ context.Context, args []string) error {
 }
 
 func unpack(archive io.Reader, directory string) (count int, err error) {
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return 0, fmt.Errorf("making the directory: %w", err)
+	}
 	root, err := os.OpenRoot(directory)
 	if err != nil {
 		return 0, fmt.Errorf("opening the directory: %w", err)

@@ -139,7 +139,7 @@ func TestUnpackStaysInItsDirectory(t *testing.T) {
 		}
 		return &b
 	}
-	directory := t.TempDir()
+	directory := filepath.Join(t.TempDir(), "made")
 	if count, err := unpack(archive("sub/dir/file"), directory); err != nil || count != 1 {
 		t.Errorf("unpack = %d, %v, want 1 file", count, err)
 	}
