@@ -17,13 +17,18 @@ type job struct {
 	total     int
 	chaos     []disturbance
 
+	printed   time.Duration
 	submitted harness.Progress
 	summary   harness.EffectSummary
 	killed    []string
 }
 
-// tick is the time between two lines of progress.
-const tick = 2 * time.Second
+const (
+	// tick is the time between two looks: short, so that every disturbance falls into the middle of a fast run.
+	tick = 400 * time.Millisecond
+	// linesEvery is the time between two lines of progress.
+	linesEvery = 2 * time.Second
+)
 
 // watch submits the documents, prints what goes on, kills what is due, and returns when every document has its effect.
 func (j *job) watch(ctx context.Context) (took time.Duration, err error) {
@@ -77,12 +82,8 @@ type flowStatus struct {
 	} `json:"status"`
 }
 
-// look prints one line of progress. A store of effects that does not answer is shown, not fatal.
+// look reads how far the job is, and now and then prints it. A store of effects that does not answer is shown, not fatal.
 func (j *job) look(ctx context.Context, since time.Duration) error {
-	var f flowStatus
-	if err := j.kubectl.JSON(ctx, &f, "-n", namespace, "get", "workpullingflow", flow); err != nil {
-		return err
-	}
 	summary, err := j.effects.Summary(ctx, j.submitter.Source)
 	if command := (*harness.CommandError)(nil); errors.As(err, &command) && ctx.Err() == nil {
 		fmt.Println("  the store of effects does not answer")
@@ -91,6 +92,14 @@ func (j *job) look(ctx context.Context, since time.Duration) error {
 		return err
 	}
 	j.summary = summary
+	if since-j.printed < linesEvery && summary.Effects < j.total {
+		return nil
+	}
+	j.printed = since
+	var f flowStatus
+	if err := j.kubectl.JSON(ctx, &f, "-n", namespace, "get", "workpullingflow", flow); err != nil {
+		return err
+	}
 	fmt.Printf("  %4.0f s  accepted %5d/%d  backlog %5s  in flight %4s  effects %5d  run again %4d  workers %s\n", since.Seconds(),
 		j.submitted.Accepted, j.total, count(f.Status.Backlog), count(f.Status.InFlight), summary.Effects,
 		summary.Started-summary.Jobs, count(f.Status.Workers))

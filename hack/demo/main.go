@@ -24,7 +24,7 @@ const (
 )
 
 func main() {
-	documents := flag.Int("documents", 5000, "how many documents to submit")
+	documents := flag.Int("documents", 6000, "how many documents to submit")
 	connections := flag.Int("connections", 32, "how many documents are submitted at once")
 	timeout := flag.Duration("timeout", 15*time.Minute, "give up after this time")
 	root := flag.String("root", ".", "the repository")
@@ -104,6 +104,7 @@ func apply(ctx context.Context, kubectl *harness.Kubectl, root string, images ha
 	for _, wait := range [][]string{
 		{"wait", "--for=condition=Ready", "--timeout=3m", "workpullingflow/" + flow},
 		{"wait", "--for=condition=Ready", "--timeout=3m", "workerpool/" + pool},
+		{"wait", "--for=condition=Progressing=False", "--timeout=3m", "workerpool/" + pool},
 		{"rollout", "status", "--timeout=2m", "statefulset/effects"},
 		{"rollout", "status", "--timeout=2m", "deployment/submitter"},
 	} {
