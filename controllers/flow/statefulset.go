@@ -102,17 +102,13 @@ func (r *Reconciler) ensureStatefulSet(ctx context.Context, o *observation, desi
 	after := o.set.DeepCopy()
 	children.Merge(after, desired)
 	after.Spec.Template = desired.Spec.Template
-	switch how {
-	case replace:
-		after.Spec.UpdateStrategy = desired.Spec.UpdateStrategy
-	case stage:
+	switch {
+	case how == stage:
 		after.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
-	case verify:
-		if o.flow.Spec.Runtime.UpdatePolicy != v1alpha1.UpdateManual {
-			after.Spec.UpdateStrategy = desired.Spec.UpdateStrategy
-		}
+	case how == replace, o.flow.Spec.Runtime.UpdatePolicy != v1alpha1.UpdateManual:
+		after.Spec.UpdateStrategy = desired.Spec.UpdateStrategy
 	}
-	if err := r.Client.Patch(ctx, after, client.MergeFrom(o.set)); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFrom(o.set))); err != nil {
 		return fmt.Errorf("patching the StatefulSet: %w", err)
 	}
 	r.verified.note(after)
@@ -129,7 +125,7 @@ func (r *Reconciler) ensureAround(ctx context.Context, observed, desired *appsv1
 	if !children.Merge(after, want) {
 		return nil
 	}
-	if err := r.Client.Patch(ctx, after, client.MergeFrom(observed)); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFrom(observed))); err != nil {
 		return fmt.Errorf("patching the StatefulSet: %w", err)
 	}
 	r.verified.note(after)

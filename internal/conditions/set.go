@@ -18,15 +18,17 @@ type Condition struct {
 	Message string
 }
 
-// True, False and Unknown build a Condition.
+// True builds a Condition that holds.
 func True(kind, reason, message string) Condition {
 	return Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
+// False builds a Condition that does not hold.
 func False(kind, reason, message string) Condition {
 	return Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
+// Unknown builds a Condition of which nobody knows.
 func Unknown(kind, reason, message string) Condition {
 	return Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }

@@ -75,7 +75,7 @@ func (s *Server) Report(stream grpc.BidiStreamingServer[protocolv1.FlowStats, pr
 		stats, err := stream.Recv()
 		if err != nil {
 			// However the stream ends, the producer connects again.
-			return nil //nolint:nilerr // see above
+			return nil
 		}
 		if stats.Namespace != producer.Namespace || stats.Flow != producer.Flow || stats.PodUid != producer.PodUID {
 			return status.Errorf(codes.PermissionDenied, "pod %s reports for flow %s/%s, which it does not serve", producer.Pod, stats.Namespace, stats.Flow)

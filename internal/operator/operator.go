@@ -108,7 +108,10 @@ func New(ctx context.Context, config *rest.Config, options Options, parts Parts,
 	if err := o.addReconcilers(ctx, direct, options, parts); err != nil {
 		return nil, err
 	}
-	return o, o.addServers(direct, options, log)
+	if err := o.addServers(direct, options, log); err != nil {
+		return nil, err
+	}
+	return o, nil
 }
 
 // Run runs the operator until ctx ends.

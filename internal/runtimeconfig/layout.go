@@ -52,10 +52,14 @@ const (
 	OperatorCommonName = "workpulling-operator"
 )
 
-// Names of the objects that belong to a flow or pool, in its namespace.
-func ProducerName(flow string) string { return flow + "-producer" } // StatefulSet, headless Service, ServiceAccount, Role, ConfigMap
-func IntakeName(flow string) string   { return flow + "-intake" }   // Service, port 443
-func WorkerName(pool string) string   { return pool + "-worker" }   // host name
+// ProducerName names the StatefulSet, headless Service, ServiceAccount, Role and ConfigMap of a flow, in its namespace.
+func ProducerName(flow string) string { return flow + "-producer" }
+
+// IntakeName names the Service of a flow that submitters call, port 443.
+func IntakeName(flow string) string { return flow + "-intake" }
+
+// WorkerName is the first label of the host name of a pool's workers.
+func WorkerName(pool string) string { return pool + "-worker" }
 
 // WorkerConfigName is the ConfigMap of the workers of pool that pull from flow. A pool that changes its flow has two for as long as the
 // rollout lasts, so that a live document never moves a running worker to another flow. Neither name has a dot in it.
