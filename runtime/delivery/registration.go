@@ -43,6 +43,11 @@ func (c *Controller) registerPod(now Now, w *workerConn, p *pod, m protocol.Regi
 	case slices.Contains(p.superseded, boot):
 		c.refuseRegistration(w, m, protocol.RefusedSuperseded, "a newer process of this pod took its place", maxBackoff)
 		return
+	case boot != p.boot && w.serial < p.serial:
+		// A process opens its streams after the one before it has died: this word was long on its way.
+		p.supersede(boot)
+		c.refuseRegistration(w, m, protocol.RefusedSuperseded, "a newer process of this pod took its place", maxBackoff)
+		return
 	case now < p.coolUntil:
 		c.refuseRegistration(w, m, protocol.RefusedCoolingDown, p.cooling, p.coolUntil-now)
 		return
@@ -56,6 +61,7 @@ func (c *Controller) registerPod(now Now, w *workerConn, p *pod, m protocol.Regi
 		p.supersede(p.boot)
 		p.boot = boot
 	}
+	p.serial = max(p.serial, w.serial)
 	c.acknowledge(c.bind(now, w, p, m))
 }
 
@@ -83,6 +89,7 @@ func (c *Controller) reregister(now Now, w *workerConn, b *binding, m protocol.R
 			c.emit(CloseWorker{b.conn.conn, protocol.RefusedSuperseded})
 		}
 		b.conn, w.binding, b.told = w, b, 0
+		b.pod.serial = max(b.pod.serial, w.serial)
 	}
 	b.worker = w.worker
 	b.window = min(m.Window, c.cfg.MaxWindow)

@@ -28,6 +28,7 @@ type pod struct {
 	binding    *binding
 	boot       string   // of the newest incarnation
 	superseded []string // boot nonces that are over (B-089)
+	serial     uint64   // of the latest stream on which that incarnation registered
 
 	violations  int
 	violationAt Now
