@@ -1,0 +1,35 @@
+package operator
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestValidate(t *testing.T) {
+	good := Defaults()
+	good.Namespace, good.RuntimeImage, good.Address = "workpulling-system", "workpulling/workpulling:v1", "operator.workpulling-system.svc:9443"
+	if err := good.validate(); err != nil {
+		t.Fatal(err)
+	}
+	if host, err := good.host(); err != nil || host != "operator.workpulling-system.svc" {
+		t.Errorf("host %q, error %v", host, err)
+	}
+	cases := map[string]struct {
+		change func(*Options)
+		want   string
+	}{
+		"no namespace": {func(o *Options) { o.Namespace = "" }, "--namespace"},
+		"no image":     {func(o *Options) { o.RuntimeImage = "" }, "--runtime-image"},
+		"no port":      {func(o *Options) { o.Address = "operator" }, "--operator-address"},
+		"no workers":   {func(o *Options) { o.Concurrency = 0 }, "--concurrency"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			options := good
+			tc.change(&options)
+			if err := options.validate(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one that names %s", err, tc.want)
+			}
+		})
+	}
+}
