@@ -136,8 +136,8 @@ type WorkPullingFlowSpec struct {
 	// +kubebuilder:default={}
 	Runtime RuntimeSpec `json:"runtime,omitzero"`
 
-	// suspend stops the flow without losing anything while it is Enabled: the
-	// producer pod is taken down, stored jobs stay stored, new ones are refused.
+	// suspend stops the flow without losing anything while it is Enabled: new jobs
+	// are refused, stored ones stay stored, running ones finish. The pod stays.
 	//
 	// +optional
 	// +kubebuilder:default=Disabled
