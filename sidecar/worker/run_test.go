@@ -30,10 +30,7 @@ import (
 	"github.com/workpulling/workpulling/sidecar/worker"
 )
 
-const (
-	podUID   = "5b9f3a52-7d3e-4a55-9d0e-0d8f0d8a3c11"
-	patience = 30 * time.Second
-)
+const podUID = "5b9f3a52-7d3e-4a55-9d0e-0d8f0d8a3c11"
 
 // everyone lets any token through as the same pod; who may bind is tested with runtime/fencing.
 type everyone struct{}
@@ -175,7 +172,7 @@ func start(t *testing.T) *rig {
 		MetricsAddress: freeAddress(t),
 		ControlAddress: freeAddress(t),
 		ConfigPoll:     10 * time.Millisecond,
-		StopTimeout:    patience,
+		StopTimeout:    transporttest.Patience,
 	}
 	write(t, r.TokenFile, "a-token")
 	r.document = runtimeconfig.Worker{
@@ -208,7 +205,7 @@ func start(t *testing.T) *rig {
 		}
 		close(r.ended)
 	})
-	eventually(t, "the sidecar is ready", func() bool { return r.probe("/readyz") == http.StatusOK })
+	transporttest.Eventually(t, "the sidecar is ready", func() bool { return r.probe("/readyz") == http.StatusOK })
 	return r
 }
 
@@ -251,7 +248,7 @@ func TestJobsReachTheAppAndAreConfirmed(t *testing.T) {
 		ids[i] = fmt.Sprintf("job-%03d", i)
 	}
 	r.flow.submit(t, ids...)
-	eventually(t, "everything is confirmed", func() bool { return r.flow.stats(t).Confirmed == uint64(len(ids)) })
+	transporttest.Eventually(t, "everything is confirmed", func() bool { return r.flow.stats(t).Confirmed == uint64(len(ids)) })
 	for id, runs := range r.app.runs {
 		if runs != 1 {
 			t.Errorf("%s ran %d times", id, runs)
@@ -266,7 +263,7 @@ func TestJobsReachTheAppAndAreConfirmed(t *testing.T) {
 	if !bytes.Contains(text, []byte(`workpulling_worker_settled_jobs_total{outcome="confirmed"} 200`)) {
 		t.Errorf("metrics:\n%s", text)
 	}
-	eventually(t, "the worker is idle", func() bool { return r.status(t).GetUnsettled() == 0 })
+	transporttest.Eventually(t, "the worker is idle", func() bool { return r.status(t).GetUnsettled() == 0 })
 }
 
 // B-172: prestop stops demand, the running jobs finish and are confirmed, the unstarted ones stay with the flow untouched; and
@@ -275,14 +272,14 @@ func TestDrainThroughPrestop(t *testing.T) {
 	r := start(t)
 	r.app.hold = make(chan struct{})
 	r.flow.submit(t, "a", "b", "c", "d", "e")
-	eventually(t, "two run", func() bool { return r.status(t).GetRunning() == 2 })
+	transporttest.Eventually(t, "two run", func() bool { return r.status(t).GetRunning() == 2 })
 
 	first := make(chan error, 1)
 	go func() {
-		_, err := prestop.Wait(context.Background(), r.DrainSocket, patience)
+		_, err := prestop.Wait(context.Background(), r.DrainSocket, transporttest.Patience)
 		first <- err
 	}()
-	eventually(t, "the unstarted went back", func() bool { return r.flow.stats(t).BacklogJobs == 3 })
+	transporttest.Eventually(t, "the unstarted went back", func() bool { return r.flow.stats(t).BacklogJobs == 3 })
 	if code := r.probe("/readyz"); code != http.StatusServiceUnavailable {
 		t.Errorf("readyz while draining = %d", code)
 	}
@@ -298,7 +295,7 @@ func TestDrainThroughPrestop(t *testing.T) {
 	if got := r.flow.stats(t).Confirmed; got != 2 {
 		t.Errorf("%d confirmed at the end of the drain, want 2", got)
 	}
-	if report, err := prestop.Wait(t.Context(), r.DrainSocket, patience); err != nil || !report.Drained {
+	if report, err := prestop.Wait(t.Context(), r.DrainSocket, transporttest.Patience); err != nil || !report.Drained {
 		t.Errorf("a second prestop: %+v, %v", report, err)
 	}
 	if r.app.seen() != 2 {
@@ -308,28 +305,28 @@ func TestDrainThroughPrestop(t *testing.T) {
 
 func TestTheOperatorCordonsOnlyTheIdle(t *testing.T) {
 	r := start(t)
-	eventually(t, "registered", func() bool { return r.status(t).GetRegistered() })
+	transporttest.Eventually(t, "registered", func() bool { return r.status(t).GetRegistered() })
 	if _, err := r.control.CordonIfIdle(t.Context(), &protocolv1.CordonIfIdleRequest{ExpectedPodUid: "another"}); err == nil {
 		t.Error("a call for another pod was answered")
 	}
 	r.app.hold = make(chan struct{})
 	r.flow.submit(t, "a")
-	eventually(t, "one runs", func() bool { return r.status(t).GetRunning() == 1 })
+	transporttest.Eventually(t, "one runs", func() bool { return r.status(t).GetRunning() == 1 })
 	request := &protocolv1.CordonIfIdleRequest{ExpectedPodUid: podUID}
 	if reply, err := r.control.CordonIfIdle(t.Context(), request); err != nil || reply.GetCordoned() {
 		t.Errorf("a busy worker: %v, %v", reply, err)
 	}
 	close(r.app.hold)
-	eventually(t, "idle and cordoned", func() bool {
+	transporttest.Eventually(t, "idle and cordoned", func() bool {
 		reply, err := r.control.CordonIfIdle(t.Context(), request)
 		return err == nil && reply.GetCordoned()
 	})
 	r.flow.submit(t, "b")
-	eventually(t, "b waits in the backlog", func() bool { return r.flow.stats(t).BacklogJobs == 1 })
+	transporttest.Eventually(t, "b waits in the backlog", func() bool { return r.flow.stats(t).BacklogJobs == 1 })
 	if _, err := r.control.Uncordon(t.Context(), &protocolv1.UncordonRequest{ExpectedPodUid: podUID}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "b ran", func() bool { return r.flow.stats(t).Confirmed == 2 })
+	transporttest.Eventually(t, "b ran", func() bool { return r.flow.stats(t).Confirmed == 2 })
 }
 
 func TestAnEditArrivesWithoutARestart(t *testing.T) {
@@ -337,14 +334,14 @@ func TestAnEditArrivesWithoutARestart(t *testing.T) {
 	r.app.hold = make(chan struct{})
 	r.document.Concurrency = 4
 	hash := r.configure(t)
-	eventually(t, "the new configuration is in force", func() bool { return r.status(t).GetConfigHash() == hash })
+	transporttest.Eventually(t, "the new configuration is in force", func() bool { return r.status(t).GetConfigHash() == hash })
 	r.flow.submit(t, "a", "b", "c", "d", "e")
-	eventually(t, "four run at a time", func() bool { return r.status(t).GetRunning() == 4 })
+	transporttest.Eventually(t, "four run at a time", func() bool { return r.status(t).GetRunning() == 4 })
 
 	write(t, r.ConfigFile, "{not json")
 	r.flow.submit(t, "f")
 	close(r.app.hold)
-	eventually(t, "a broken edit changes nothing", func() bool { return r.flow.stats(t).Confirmed == 6 })
+	transporttest.Eventually(t, "a broken edit changes nothing", func() bool { return r.flow.stats(t).Confirmed == 6 })
 	if got := r.status(t).GetConfigHash(); got != hash {
 		t.Errorf("config hash = %s after a broken edit, want %s", got, hash)
 	}
@@ -355,28 +352,17 @@ func TestStopDrains(t *testing.T) {
 	r := start(t)
 	r.app.hold = make(chan struct{})
 	r.flow.submit(t, "a", "b", "c")
-	eventually(t, "two run", func() bool { return r.status(t).GetRunning() == 2 })
+	transporttest.Eventually(t, "two run", func() bool { return r.status(t).GetRunning() == 2 })
 	r.stop()
-	eventually(t, "the unstarted went back", func() bool { return r.flow.stats(t).BacklogJobs == 1 })
+	transporttest.Eventually(t, "the unstarted went back", func() bool { return r.flow.stats(t).BacklogJobs == 1 })
 	close(r.app.hold)
-	eventually(t, "the running were confirmed", func() bool { return r.flow.stats(t).Confirmed == 2 })
+	transporttest.Eventually(t, "the running were confirmed", func() bool { return r.flow.stats(t).Confirmed == 2 })
 }
 
 func TestAMissingConfigurationIsSaid(t *testing.T) {
 	options := worker.Options{Log: testr.New(t), ConfigFile: filepath.Join(t.TempDir(), "none.json")}
 	if err := worker.Run(t.Context(), options); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Run = %v", err)
-	}
-}
-
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience) //nolint:forbidigo // the bound of a poll
-	for !condition() {
-		if time.Now().After(deadline) { //nolint:forbidigo // the bound of a poll
-			t.Fatalf("not in time: %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
 	}
 }
 
