@@ -47,7 +47,7 @@ func delayed(source io.ReadCloser) io.ReadCloser {
 		for {
 			buffer := make([]byte, 1<<16)
 			n, err := source.Read(buffer)
-			pieces <- piece{buffer[:n], time.Now().Add(lag)} //nolint:forbidigo // the wire's own clock
+			pieces <- piece{buffer[:n], time.Now().Add(lag)}
 			if err != nil {
 				return
 			}
@@ -57,7 +57,7 @@ func delayed(source io.ReadCloser) io.ReadCloser {
 	go func() {
 		defer source.Close()
 		for p := range pieces {
-			<-time.After(time.Until(p.at)) //nolint:forbidigo // the wire's own clock
+			<-time.After(time.Until(p.at))
 			if _, err := in.Write(p.data); err != nil {
 				return
 			}
