@@ -1,0 +1,147 @@
+package pool
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/flowstats"
+	"github.com/workpulling/workpulling/internal/podhealth"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
+	"github.com/workpulling/workpulling/test/builders"
+)
+
+func observed(s Snapshot) *observation {
+	for i := range s.Workers {
+		s.Workers[i].pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: s.Workers[i].Name}}
+	}
+	return &observation{
+		pool: builders.MakePool("packers", "shop", "orders").UID("pool-uid").Generation(4).Obj(),
+		flow: builders.MakeFlow("orders", "shop").Obj(), snapshot: s,
+	}
+}
+
+func TestConditions(t *testing.T) {
+	waiting := func(o *observation, reason string) {
+		o.snapshot.Workers[0].pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "app", Image: "app:none", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
+		}}
+	}
+	autoscaler := func(name string, active corev1.ConditionStatus) autoscalingv2.HorizontalPodAutoscaler {
+		return autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: autoscalingv2.HorizontalPodAutoscalerStatus{
+			Conditions: []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScalingActive, Status: active, Reason: "FailedGetResourceMetric"}},
+		}}
+	}
+	cases := map[string]struct {
+		snapshot Snapshot
+		change   func(*observation)
+		refusal  podhealth.Problem
+		want     map[string]string
+		text     string
+	}{
+		"at rest": {snapshot: snapshotOf(1, make1("a")), want: map[string]string{
+			"Ready": "True/WorkersReady", "FlowAccepted": "True/FlowFound", "Progressing": "False/Stable", "ScalingActive": "False/NoAutoscaler", "Drained": "True/NothingDraining",
+		}},
+		"at zero":    {snapshot: snapshotOf(0), want: map[string]string{"Ready": "True/ScaledToZero"}},
+		"growing":    {snapshot: snapshotOf(3, make1("a"), make1("b").pending()), want: map[string]string{"Ready": "False/WorkersUnready", "Progressing": "True/ScalingUp"}, text: "1 of 3"},
+		"replacing":  {snapshot: snapshotOf(2, make1("a"), make1("b").terminal()), want: map[string]string{"Progressing": "True/ReplacingWorkers"}},
+		"shrinking":  {snapshot: snapshotOf(1, make1("a"), make1("b").marked(1).draining(1)), want: map[string]string{"Ready": "True/WorkersReady", "Progressing": "True/ScalingDown", "Drained": "False/WorkersDraining"}},
+		"too late":   {snapshot: snapshotOf(1, make1("a"), make1("b").marked(time.Hour).draining(1)), want: map[string]string{"Drained": "False/DrainTimedOut"}},
+		"rolling":    {snapshot: snapshotOf(2, make1("a").old(), make1("b")), want: map[string]string{"Progressing": "True/RollingOut"}},
+		"held":       {snapshot: snapshotOf(2, make1("a").old(), make1("b")), change: func(o *observation) { o.snapshot.Paused = true }, want: map[string]string{"Progressing": "False/Paused"}},
+		"no flow":    {snapshot: snapshotOf(1), change: func(o *observation) { o.flow = nil }, want: map[string]string{"Ready": "False/FlowNotFound", "FlowAccepted": "False/FlowNotFound", "Progressing": "False/FlowNotFound"}},
+		"suspended":  {snapshot: snapshotOf(1, make1("a")), change: func(o *observation) { o.flow.Spec.Suspend = v1alpha1.SwitchEnabled }, want: map[string]string{"FlowAccepted": "True/FlowSuspended"}},
+		"capped":     {snapshot: snapshotOf(1, make1("a")), change: func(o *observation) { o.flow.Spec.MaxFlowControlWindow = 10 }, want: map[string]string{"FlowAccepted": "True/WindowCapped"}},
+		"wrong user": {snapshot: snapshotOf(1), change: func(o *observation) { o.flow.Spec.AllowedServiceAccounts = []string{"packer"} }, want: map[string]string{"FlowAccepted": "False/ServiceAccountNotAllowed", "Ready": "False/ServiceAccountNotAllowed"}, text: `"default"`},
+		"no image":   {snapshot: snapshotOf(1, make1("a").pending()), change: func(o *observation) { waiting(o, "ImagePullBackOff") }, want: map[string]string{"Ready": "False/ImagePullFailed"}, text: "app:none"},
+		"crashing":   {snapshot: snapshotOf(1, make1("a").unready()), change: func(o *observation) { waiting(o, "CrashLoopBackOff") }, want: map[string]string{"Ready": "False/PodsFailing"}, text: "kubectl logs"},
+		"app silent": {
+			snapshot: snapshotOf(1, make1("a").unready()), change: func(o *observation) {
+				running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+				o.snapshot.Workers[0].pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: runtimeconfig.ContainerSidecar, State: running, Started: ptr.To(true)}}
+				o.snapshot.Workers[0].pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: running}}
+			},
+			want: map[string]string{"Ready": "False/HandlerNotListening"}, text: "port 8080",
+		},
+		"quota": {
+			snapshot: snapshotOf(1), refusal: podhealth.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota: small"},
+			want: map[string]string{"Ready": "False/QuotaExceeded", "Progressing": "False/QuotaExceeded"}, text: "small",
+		},
+		"deleting": {
+			snapshot: snapshotOf(1, make1("a").marked(1).draining(1)), change: func(o *observation) { o.snapshot.Deleting = true },
+			want: map[string]string{"Ready": "False/Deleting"}, text: "1 workers",
+		},
+		"autoscaled": {
+			snapshot: snapshotOf(1, make1("a")), change: func(o *observation) {
+				o.autoscalers = []autoscalingv2.HorizontalPodAutoscaler{autoscaler("x", corev1.ConditionTrue)}
+			}, want: map[string]string{"ScalingActive": "True/AutoscalerActive"},
+		},
+		"autoscaler without metrics": {
+			snapshot: snapshotOf(1, make1("a")), change: func(o *observation) {
+				o.autoscalers = []autoscalingv2.HorizontalPodAutoscaler{autoscaler("x", corev1.ConditionFalse)}
+			}, want: map[string]string{"ScalingActive": "False/AutoscalerFailing"},
+		},
+		"two autoscalers": {
+			snapshot: snapshotOf(1, make1("a")), change: func(o *observation) {
+				o.autoscalers = []autoscalingv2.HorizontalPodAutoscaler{autoscaler("y", corev1.ConditionTrue), autoscaler("x", corev1.ConditionTrue)}
+			}, want: map[string]string{"ScalingActive": "False/AutoscalerAmbiguous"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := observed(tc.snapshot)
+			if tc.change != nil {
+				tc.change(o)
+			}
+			status, _ := makeStatus(o, tc.refusal)
+			for kind, want := range tc.want {
+				c := meta.FindStatusCondition(status.Conditions, kind)
+				if got := string(c.Status) + "/" + c.Reason; got != want {
+					t.Errorf("%s is %s (%s), want %s", kind, got, c.Message, want)
+				}
+			}
+			if ready := meta.FindStatusCondition(status.Conditions, "Ready"); !strings.Contains(ready.Message, tc.text) {
+				t.Errorf("Ready says %q, want a text with %q", ready.Message, tc.text)
+			}
+			if status.Selector == "" || status.Replicas == nil || status.ObservedGeneration != 4 {
+				t.Errorf("an autoscaler cannot read %+v", status)
+			}
+		})
+	}
+}
+
+func TestCounts(t *testing.T) {
+	o := observed(snapshotOf(3, make1("a"), make1("b").old().unready(), make1("c").marked(1), make1("d").terminating(), make1("e").terminal()))
+	status, _ := makeStatus(o, podhealth.Problem{})
+	if *status.Replicas != 2 || *status.Ready != 1 || *status.Updated != 1 || *status.Draining != 2 {
+		t.Errorf("replicas %d, ready %d, updated %d, draining %d; want 2, 1, 1, 2", *status.Replicas, *status.Ready, *status.Updated, *status.Draining)
+	}
+	if status.Registered != nil || status.Busy != nil {
+		t.Error("without a report nothing is known of registered and busy workers")
+	}
+	if status.CurrentRevision != "" || status.UpdateRevision != newest {
+		t.Errorf("revisions %q and %q in the middle of a rollout", status.CurrentRevision, status.UpdateRevision)
+	}
+	o.stats = flowstats.Snapshot{Connected: true, Stats: &protocolv1.FlowStats{Workers: []*protocolv1.BoundWorker{
+		{PodUid: "a", InFlight: 2}, {PodUid: "b"}, {PodUid: "of-another-pool", InFlight: 1},
+	}}}
+	status, _ = makeStatus(o, podhealth.Problem{})
+	if *status.Registered != 2 || *status.Busy != 1 {
+		t.Errorf("registered %d, busy %d; want 2 and 1", *status.Registered, *status.Busy)
+	}
+}
+
+func TestPace(t *testing.T) {
+	surge, unavailable, err := pace(v1alpha1.UpdateSpec{}, 10)
+	if err != nil || surge != 3 || unavailable != 2 {
+		t.Errorf("25%% of 10: surge %d, unavailable %d, error %v; want 3 (up) and 2 (down)", surge, unavailable, err)
+	}
+}
