@@ -111,7 +111,7 @@ func (c *Consumer) admit(now Now, d protocol.Delivery) bool {
 		if e := c.sub.at(seq); e.state == settledEntry && e.sent && now > e.sentAt {
 			c.outbox.add(now, c, e) // the settlement was lost: repeat the recorded outcome
 		}
-	case c.sub.held >= c.registration.window:
+	case c.sub.held >= c.registration.window && seq != c.sub.next: // the next to start is taken always: the others wait for it
 		c.drop("buffer-full")
 	default:
 		return true
