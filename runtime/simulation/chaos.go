@@ -85,6 +85,8 @@ func (w *world) strike(f Fault) {
 		w.act(w.compact)
 	case IntruderSpoke:
 		w.anyIntruder().speak()
+	default:
+		w.violate("chaos", "nobody knows how to make happen: %v", f)
 	}
 }
 
@@ -143,6 +145,8 @@ func (w *world) strikePod(f Fault, p *pod) {
 		if s != nil {
 			w.garble(s)
 		}
+	default:
+		w.violate("chaos", "nobody knows how to make happen to a pod: %v", f)
 	}
 }
 
@@ -157,7 +161,9 @@ func (w *world) stickConfirm() {
 	w.count(ConfirmStuck)
 	w.note("queue", "refuses the confirm of %s", id)
 	w.stuck[id] = true
-	w.plan(w.someTime(20*time.Second), func() { delete(w.stuck, id) })
+	if !w.profile.MustProgress {
+		w.plan(w.someTime(20*time.Second), func() { delete(w.stuck, id) })
+	}
 }
 
 // reconfigure changes tunables of the active producer or of one worker; the storm's end restores those of the producer.

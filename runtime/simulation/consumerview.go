@@ -27,7 +27,6 @@ type consumerView struct {
 	lastHeard   time.Duration
 	deadline    time.Duration
 	appReady    bool
-	paused      bool
 }
 
 // settlementKey names a settlement. A worker that went to another controller and came back holds the same binding anew, and
@@ -140,6 +139,7 @@ func (v *consumerView) ended(r *run, outcome protocol.Outcome) {
 		}
 	case protocol.Rejected:
 		f.rejects++
+	default: // no success, and no judgement of the job
 	}
 }
 

@@ -468,6 +468,10 @@ func (v *controllerView) checkAttempt(before, now *deliveryView) {
 	case !before.heard && before.binding.ended:
 		wrong = counted != 0
 	}
+	if f := v.w.ledger.bySeq[now.ref.StoreSeq]; counted == 0 && f != nil && v.newest() &&
+		(!before.heard || before.sure && before.outcome == protocol.HandedBack && started) {
+		v.w.ledger.wasted(f)
+	}
 	if wrong {
 		v.w.violate("attempts", "%s dispatches %v as attempt %d after %d, settled %d (heard %v), started %v",
 			v.p.name, now.ref, now.attempt, before.attempt, before.outcome, before.heard, started)

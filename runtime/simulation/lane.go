@@ -86,7 +86,7 @@ func (p *producer) load(a delivery.LoadQueue) {
 	p.run(w.planOperation(false, true), func() error {
 		state, epoch, rows, err := w.store.load()
 		done = delivery.Loaded{Epoch: epoch, State: state, Rows: rows}
-		w.ledger.loaded(p, done, err)
+		w.ledger.loaded(done, err)
 		return err
 	}, func(err error) {
 		if err != nil {

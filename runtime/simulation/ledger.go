@@ -3,6 +3,8 @@ package simulation
 import (
 	"bytes"
 	"maps"
+	"math"
+	"time"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -25,19 +27,22 @@ type life struct {
 	rejects    int
 	dispatches int
 	redrives   int
+	uncounted  int // deliveries that ended before the handler started, or without an app to reach
+	storedAt   time.Duration
 	running    int // handlers running now, anywhere
 }
 
 // ledger is the book of truth: it sees what the queue committed and what handlers did, and knows nothing of the machines.
 type ledger struct {
-	w           *world
-	epoch       queue.Epoch
-	cursor      int64
-	byID        map[string]*life
-	bySeq       map[int64]*life
-	open        []*life
-	writes      uint64
-	maxAttempts int // the lowest that was ever configured; 0 if never limited
+	w            *world
+	epoch        queue.Epoch
+	cursor       int64
+	byID         map[string]*life
+	bySeq        map[int64]*life
+	open         []*life
+	writes       uint64
+	maxAttempts  int // the lowest that was ever configured; 0 if never limited
+	mostAttempts int // the highest, without end if it was ever unlimited
 
 	submissions map[string]*submission
 	settledIDs  map[string]bool // ids that ended well or among the dead letters, once
@@ -59,6 +64,10 @@ func (l *ledger) begin() {
 }
 
 func (l *ledger) reconfigured(c delivery.ControllerConfig) {
+	if c.MaxAttempts == 0 {
+		l.mostAttempts = math.MaxInt32
+	}
+	l.mostAttempts = max(l.mostAttempts, c.MaxAttempts)
 	if c.MaxAttempts > 0 && (l.maxAttempts == 0 || c.MaxAttempts < l.maxAttempts) {
 		l.maxAttempts = c.MaxAttempts
 	}
@@ -102,7 +111,7 @@ func (l *ledger) close(f *life) {
 }
 
 // loaded checks what a committed Load returned.
-func (l *ledger) loaded(p *producer, e delivery.Loaded, err error) {
+func (l *ledger) loaded(e delivery.Loaded, err error) {
 	l.writes++
 	if err != nil {
 		l.w.violate("queue", "load: %v", err)
@@ -178,7 +187,7 @@ func (l *ledger) stored(s queue.StoreRequest, r queue.StoreResult) {
 			l.w.violate("I-6", "%s got store sequence %d after %d", id, r.StoreSeq, l.cursor)
 		}
 		l.cursor = r.StoreSeq
-		f := &life{ref: queue.JobRef{MessageID: id, StoreSeq: r.StoreSeq}, digest: s.Digest}
+		f := &life{ref: queue.JobRef{MessageID: id, StoreSeq: r.StoreSeq}, digest: s.Digest, storedAt: l.w.now}
 		f.job = protocol.Job{MessageID: id, Headers: maps.Clone(s.Job.Headers), Payload: bytes.Clone(s.Job.Payload)}
 		l.byID[id], l.bySeq[r.StoreSeq] = f, f
 		l.add(f)
@@ -200,15 +209,25 @@ func (f *life) finished(l *ledger) bool {
 	return f.successes > 0 || l.w.profile.Volatile && l.succeeded[f.ref.MessageID]
 }
 
+// wasted counts a delivery that cost no attempt. A job that only ever wastes its workers must not do so for ever (G-X02). Counts
+// that were not written yet are lost with each load.
+func (l *ledger) wasted(f *life) {
+	f.uncounted++
+	if limit := 5*l.mostAttempts + 3*int(l.w.counts.Reloads+1); f.uncounted > limit {
+		l.w.violate("attempts", "%v was delivered %d times in vain, %d are allowed", f.ref, f.uncounted, limit)
+	}
+}
+
 func (l *ledger) confirmed(ref queue.JobRef) {
 	f := l.life(ref)
 	if f == nil {
 		return
 	}
-	if !f.finished(l) && !f.dead {
+	if !f.finished(l) {
 		l.w.violate("I-8", "%v is confirmed and no handler ever finished it", ref)
 	}
 	f.confirms++
+	f.dead = false
 	if !f.settled {
 		l.close(f)
 		l.w.counts.Confirmed++
@@ -248,6 +267,7 @@ func (l *ledger) anyDead() *life {
 
 func (l *ledger) redriven(f *life) {
 	f.dead, f.settled, f.dispatches, f.rejects = false, false, 0, 0
+	f.uncounted = 0
 	f.redrives++
 	l.add(f)
 }
@@ -265,7 +285,7 @@ func (l *ledger) forgotten(ref queue.JobRef) {
 }
 
 // marked checks the word that a submitter was given.
-func (l *ledger) marked(s *submission, v protocol.Stored) {
+func (l *ledger) marked(v protocol.Stored) {
 	if l.bySeq[v.StoreSeq] == nil && !l.lost[v.MessageID] && !l.w.profile.Volatile {
 		l.w.violate("I-10", "the submitter was told that %s is stored at %d, which never was", v.MessageID, v.StoreSeq)
 	}
@@ -286,15 +306,4 @@ func (l *ledger) finish() {
 // sameJob compares what somebody sees with what was stored first.
 func sameJob(a, b protocol.Job) bool {
 	return a.MessageID == b.MessageID && bytes.Equal(a.Payload, b.Payload) && maps.Equal(a.Headers, b.Headers)
-}
-
-// pending is how many open jobs a controller must hold.
-func (l *ledger) pending(v *controllerView) int {
-	n := 0
-	for _, f := range l.open {
-		if f.holder == v {
-			n++
-		}
-	}
-	return n
 }

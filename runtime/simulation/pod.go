@@ -19,12 +19,11 @@ type pod struct {
 	gone    bool
 }
 
-func (w *world) addPod() *pod {
+func (w *world) addPod() {
 	p := &pod{w: w, name: w.name("pod"), ready: true}
 	p.uid = "uid-" + p.name
 	w.pods = append(w.pods, p)
 	p.boot()
-	return p
 }
 
 func (p *pod) verified() delivery.Worker {

@@ -35,7 +35,7 @@ type producer struct {
 	config   delivery.ControllerConfig
 }
 
-func (w *world) bootProducer() *producer {
+func (w *world) bootProducer() {
 	p := &producer{
 		w: w, name: w.name("producer"), boot: w.now, armed: -1, crashIn: -1, config: w.tunables.controller,
 		streams: map[delivery.ConnID]*stream{}, attachments: map[delivery.ConnID]*attachment{},
@@ -45,7 +45,6 @@ func (w *world) bootProducer() *producer {
 	w.producers = append(w.producers, p)
 	w.note(p.name, "boots")
 	p.take(delivery.Start{})
-	return p
 }
 
 func (w *world) childRandom() *rand.Rand {

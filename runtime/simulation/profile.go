@@ -26,6 +26,8 @@ type Profile struct {
 	Volatile bool
 	// Overlap is how often a dial reaches another producer than the newest, if there is one (0.3).
 	Overlap float64
+	// MustProgress keeps a stuck confirm stuck for the whole storm and expects that nothing but its job waits for it.
+	MustProgress bool
 	// Lateness is the most by which a timer fires after its deadline.
 	Lateness time.Duration
 	// tune changes the machines' tunables.
@@ -123,6 +125,23 @@ var Profiles = []Profile{
 		Name: "flaky queue", Jobs: [2]int{10, 50}, Workers: [2]int{1, 4}, Submitters: [2]int{1, 2}, Storm: 50 * time.Second,
 		FaultEvery: 8 * time.Second, Chaos: queueChaos, Network: calmNetwork, Handler: goodHandler, Odd: 0.05,
 		Queue: queueFaults{before: 0.15, after: 0.15, hang: 0.03, latency: 10 * time.Millisecond},
+	},
+	{
+		Name: "stuck confirms", Jobs: [2]int{20, 60}, Workers: [2]int{1, 3}, Submitters: [2]int{1, 2}, Storm: 100 * time.Second,
+		FaultEvery: 20 * time.Second, Network: calmNetwork, Queue: quickQueue, Handler: goodHandler, MustProgress: true,
+		Chaos: []weighted{{ConfirmStuck, 1}},
+		tune: func(_ *rand.Rand, t *tunables) {
+			t.controller.IsolateConfirmAfter = 5 * time.Second
+		},
+	},
+	{
+		Name: "absent app", Jobs: [2]int{5, 30}, Workers: [2]int{1, 3}, Submitters: [2]int{1, 2}, Storm: 60 * time.Second,
+		FaultEvery: 5 * time.Second, Network: roughNetwork, Queue: quickQueue, Chaos: operatorChaos,
+		Handler: handlerFaults{unreachable: 0.9, nack: 0.05, mean: 100 * time.Millisecond},
+		tune: func(rng *rand.Rand, t *tunables) {
+			t.controller.MaxAttempts, t.controller.BackoffInitial = 1+rng.IntN(2), 50*time.Millisecond
+			t.controller.BackoffMax = time.Second
+		},
 	},
 	{
 		Name: "volatile queue", Jobs: [2]int{10, 40}, Workers: [2]int{1, 4}, Submitters: [2]int{1, 2}, Storm: 40 * time.Second,

@@ -138,7 +138,7 @@ func (s *store) apply(epoch queue.Epoch, batch queue.Batch) (queue.Result, error
 		}
 	}
 	for _, ref := range batch.Confirms {
-		if j := s.byID[ref.MessageID]; j != nil && j.status == queue.StatusStored {
+		if j := s.byID[ref.MessageID]; j != nil && j.status != queue.StatusConfirmed { // a dead letter too: it was done after all
 			j.status, j.settledAt = queue.StatusConfirmed, s.now()
 		}
 	}

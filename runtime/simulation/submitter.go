@@ -63,7 +63,7 @@ func (w *world) addSubmitters() {
 		s := &submitter{w: w, name: w.name("submitter"), window: w.tunables.credits, notify: w.rng.IntN(2) == 0}
 		w.submitters = append(w.submitters, s)
 		for j := i; j < jobs; j += n {
-			s.source = append(s.source, w.newSubmission(s, j))
+			s.source = append(s.source, w.newSubmission(j))
 		}
 		slices.SortStableFunc(s.source, func(a, b *submission) int { return int(a.due - b.due) })
 		s.reset()
@@ -71,7 +71,7 @@ func (w *world) addSubmitters() {
 	}
 }
 
-func (w *world) newSubmission(s *submitter, number int) *submission {
+func (w *world) newSubmission(number int) *submission {
 	sub := &submission{
 		job:    protocol.Job{MessageID: "job" + strconv.Itoa(number), Payload: w.payload(1 + w.rng.IntN(maxPayload))},
 		poison: w.chance(w.profile.Poison),
@@ -86,7 +86,7 @@ func (w *world) newSubmission(s *submitter, number int) *submission {
 		sub.due = w.upTo(w.profile.Storm)
 	}
 	if w.chance(w.profile.Odd) {
-		w.spoil(s, sub)
+		w.spoil(sub)
 	}
 	sub.digest = digestOf(sub.job)
 	w.ledger.expect(sub)
@@ -94,7 +94,7 @@ func (w *world) newSubmission(s *submitter, number int) *submission {
 }
 
 // spoil makes a submission invalid, or a repeat of an earlier one with the same or with another body.
-func (w *world) spoil(s *submitter, sub *submission) {
+func (w *world) spoil(sub *submission) {
 	switch w.rng.IntN(5) {
 	case 0:
 		sub.wrong, sub.job.Payload = true, w.payload(maxPayload+1)
@@ -250,7 +250,7 @@ func (s *submitter) stored(v protocol.Stored) {
 	}
 	if !sub.answered {
 		sub.answered, sub.token, sub.verdict = true, 0, v.Verdict
-		s.w.ledger.marked(sub, v)
+		s.w.ledger.marked(v)
 	}
 	s.link.toProducer(queue.Digest{}, protocol.StoredAck{Session: s.session, Token: v.Token, MessageID: v.MessageID})
 }

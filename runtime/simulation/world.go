@@ -174,6 +174,9 @@ func (w *world) heal() {
 	w.healing = true
 	w.note("world", "the storm is over")
 	w.outageEnd = w.now
+	if w.profile.MustProgress {
+		w.checkProgress()
+	}
 	clear(w.stuck)
 	for _, i := range w.intruders {
 		i.leave()
@@ -182,6 +185,26 @@ func (w *world) heal() {
 	w.healPods()
 	w.healSubmitters()
 	w.plan(settlePoll, w.settle)
+}
+
+// progressWithin is how long a healthy job may take beside stuck ones.
+const progressWithin = 30 * time.Second
+
+// checkProgress is B-233: what cannot be confirmed holds up nothing else, neither jobs nor credit.
+func (w *world) checkProgress() {
+	since := w.now - progressWithin
+	for _, f := range w.ledger.open {
+		if f.storedAt < since && !w.stuck[f.ref.MessageID] {
+			w.violate("I-10", "%v waits behind stuck confirms since %v", f.ref, f.storedAt)
+		}
+	}
+	for _, s := range w.submitters {
+		for _, sub := range s.source {
+			if !sub.answered && sub.due < since {
+				w.violate("I-10", "%s gets no credit for %s since %v, behind stuck confirms", s.name, sub.job.MessageID, sub.due)
+			}
+		}
+	}
 }
 
 // settle waits until everything is done, then for quiet, then looks at the books one last time.
