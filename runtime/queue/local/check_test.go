@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -49,7 +50,7 @@ func (t *table) check() error {
 		}
 		e, ok, err := t.entry(key[:8])
 		if err != nil || !ok || e.Settled() || e.MessageID != job.MessageID || e.PayloadBytes != len(job.Payload) {
-			return fmt.Errorf("job %q under %x does not belong to %+v, error %v", job.MessageID, key, e, err)
+			return fmt.Errorf("job %q under %x does not belong to %+v, error %w", job.MessageID, key, e, err)
 		}
 		return nil
 	}); err != nil {
@@ -58,8 +59,8 @@ func (t *table) check() error {
 	if err := t.aging.ForEach(func(key, _ []byte) error {
 		aging--
 		e, ok, err := t.entry(key[8:])
-		if err != nil || !ok || string(agingKey(e)) != string(key) {
-			return fmt.Errorf("window %x does not belong to %+v, error %v", key, e, err)
+		if err != nil || !ok || !bytes.Equal(agingKey(e), key) {
+			return fmt.Errorf("window %x does not belong to %+v, error %w", key, e, err)
 		}
 		return nil
 	}); err != nil {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -81,7 +82,7 @@ func (t *table) rowsAfter(after int64, limit int) (chunk, error) {
 		if err != nil {
 			return chunk{}, err
 		}
-		if index := t.ids.Get([]byte(e.MessageID)); string(index) != string(key) {
+		if index := t.ids.Get([]byte(e.MessageID)); !bytes.Equal(index, key) {
 			return chunk{}, fmt.Errorf("%w: message %q is at sequence %d, but its index says %x", queue.ErrConflict, e.MessageID, e.StoreSeq, index)
 		}
 		c.rows = append(c.rows, e.Row())

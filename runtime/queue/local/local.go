@@ -82,7 +82,7 @@ func Open(ctx context.Context, options Options) (*Queue, error) {
 	}
 	q := &Queue{clock: options.Clock, writing: make(chan struct{}, 1)}
 	if q.clock == nil {
-		q.clock = time.Now
+		q.clock = time.Now //nolint:forbidigo // the default of the injected clock
 	}
 	q.SetDeduplicationWindow(options.DeduplicationWindow)
 	if err := q.open(ctx, options); err != nil {

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -175,7 +176,7 @@ func TestOpenRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if string(before) != string(after) {
+			if !bytes.Equal(before, after) {
 				t.Error("the refused file was touched")
 			}
 		})

@@ -149,8 +149,9 @@ func (t *table) bucketOf(status ledger.Status) *bolt.Bucket {
 		return t.rows
 	case ledger.DeadLettered:
 		return t.dead
+	default:
+		return t.tombs
 	}
-	return t.tombs
 }
 
 // apply writes one planned change; job is the encoded bytes of a new entry.
@@ -261,6 +262,7 @@ func (t *table) count(status ledger.Status, by int64) {
 		t.state.stored += by
 	case ledger.DeadLettered:
 		t.state.dead += by
+	default: // tombstones are not counted
 	}
 }
 

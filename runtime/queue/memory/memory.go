@@ -58,7 +58,7 @@ var (
 func New(options Options) (*Queue, error) {
 	q := &Queue{clock: options.Clock, writing: make(chan struct{}, 1), rows: newTable()}
 	if q.clock == nil {
-		q.clock = time.Now
+		q.clock = time.Now //nolint:forbidigo // the default of the injected clock
 	}
 	q.SetDeduplicationWindow(options.DeduplicationWindow)
 	if options.LossFile != "" {

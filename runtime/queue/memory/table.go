@@ -64,6 +64,7 @@ func (t *table) count(status ledger.Status, by int) {
 		t.stored += by
 	case ledger.DeadLettered:
 		t.dead += by
+	default: // tombstones are not counted
 	}
 }
 

@@ -330,8 +330,7 @@ var deadLetters = []scenario{
 		f.equal("bytes that JSON can carry", reason, string([]rune(reason)))
 	}},
 	{"deeds of people leave audit lines that outlive the row", func(f *fixture) {
-		auditor, ok := f.q.(queue.Auditor)
-		if !ok {
+		if _, ok := f.q.(queue.Auditor); !ok {
 			return // an optional interface
 		}
 		refs := f.store("a", "b")
@@ -347,7 +346,7 @@ var deadLetters = []scenario{
 		f.clock.Advance(window)
 		f.compact(10)
 		f.reopen()
-		auditor = f.q.(queue.Auditor)
+		auditor := f.q.(queue.Auditor)
 		want := []queue.AuditLine{
 			{Number: 1, At: NewClock().Now(), Action: queue.AuditRedrive, JobRef: refs[0], Text: "ann: fixed"},
 			{Number: 2, At: NewClock().Now().Add(1e9), Action: queue.AuditDrop, JobRef: refs[1], Text: "bob: unwanted"},

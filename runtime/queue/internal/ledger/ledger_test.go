@@ -56,11 +56,11 @@ func TestLookupErrorsAreHandedOn(t *testing.T) {
 		"store": {Stores: stores("a")}, "accept": {Accepts: []queue.JobRef{ref}}, "confirm": {Confirms: []queue.JobRef{ref}},
 		"attempt": {Attempts: []queue.AttemptRecord{{JobRef: ref}}}, "dead letter": {DeadLetters: []queue.DeadLetterRequest{{JobRef: ref}}},
 	} {
-		if _, err := Apply(empty{failure}, 5, checked(t, b), time.Now()); err != failure {
+		if _, err := Apply(empty{failure}, 5, checked(t, b), time.Now()); !errors.Is(err, failure) {
 			t.Errorf("%s: error %v, want %v", name, err, failure)
 		}
 	}
-	if _, err := Redrive(empty{failure}, ref); err != failure {
+	if _, err := Redrive(empty{failure}, ref); !errors.Is(err, failure) {
 		t.Errorf("redrive: error %v, want %v", err, failure)
 	}
 }
