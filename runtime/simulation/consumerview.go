@@ -65,8 +65,15 @@ func (v *consumerView) heard(e delivery.FromController) {
 	if e.Conn == v.s.conns {
 		v.lastHeard = v.w.now
 	}
-	if ack, ok := e.Message.(protocol.RegistrationAck); ok && ack.Nonce == v.nonce {
-		v.deadline = ack.Deadline
+	switch m := e.Message.(type) {
+	case protocol.RegistrationAck:
+		if m.Nonce == v.nonce {
+			v.deadline = m.Deadline
+		}
+	case protocol.BindingEnded:
+		if m.BindingID == v.binding {
+			v.begin("")
+		}
 	}
 }
 
@@ -162,8 +169,7 @@ func (v *consumerView) said(message protocol.FromWorker) {
 		v.nonce = m.Nonce
 	case protocol.Request:
 		if m.BindingID != v.binding {
-			v.binding, v.demand, v.lastStarted = m.BindingID, 0, 0
-			v.hold++
+			v.begin(m.BindingID)
 		}
 		v.demand = max(v.demand, m.RequestUpTo)
 		if m.RequestUpTo < m.ConfirmedSeq || m.ConfirmedSeq < 0 {
@@ -174,6 +180,12 @@ func (v *consumerView) said(message protocol.FromWorker) {
 			v.settled(m.BindingID, s)
 		}
 	}
+}
+
+// begin forgets the binding before, as the worker does.
+func (v *consumerView) begin(binding string) {
+	v.binding, v.demand, v.lastStarted = binding, 0, 0
+	v.hold++
 }
 
 // settled checks that a settlement is true and the same as ever.
