@@ -38,9 +38,9 @@ TIMEOUT ?= 45m
 ##@ Use
 
 .PHONY: demo
-demo: ## Run the main job on a real local Kubernetes and prove that nothing was lost
+demo: $(HELM) ## Run the main job on a real local Kubernetes and prove that nothing was lost
 	@hack/setup.sh cluster
-	@hack/demo/demo.sh
+	@HELM=$(HELM) hack/demo/demo.sh
 
 .PHONY: cluster-up
 cluster-up: cluster-bin ## Start the local Kubernetes (NODES=n) and print its kubeconfig
@@ -78,10 +78,10 @@ test-integration: cluster-bin ## Run the integration tests against a real contro
 		$(if $(FOCUS),-ginkgo.focus='$(FOCUS)')
 
 .PHONY: test-e2e
-test-e2e: cluster-bin ## Run the end-to-end tests on a real local Kubernetes (FOCUS=smoke, or any label filter)
+test-e2e: cluster-bin $(HELM) ## Run the end-to-end tests on a real local Kubernetes (FOCUS=smoke, or any label filter)
 	@hack/setup.sh cluster
-	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) $(PROGRESS) "end-to-end tests" \
-		go test -tags e2e -count=1 -timeout $(TIMEOUT) ./test/e2e/... $(if $(FOCUS),-ginkgo.label-filter='$(FOCUS)')
+	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) HELM=$(HELM) $(PROGRESS) "end-to-end tests" \
+		go test -v -tags e2e -count=1 -timeout $(TIMEOUT) ./test/e2e/... $(if $(FOCUS),-ginkgo.label-filter='$(FOCUS)')
 
 .PHONY: sim
 sim: ## Run the simulator (SEEDS=n, or SEED=k to replay one)
