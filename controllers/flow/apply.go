@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
@@ -84,6 +85,15 @@ func (r *Reconciler) rememberVolume(ctx context.Context, flow *v1alpha1.WorkPull
 	return nil
 }
 
+// witness is what an Event about the end of the flow is about. A namespace that is being deleted takes no Events any more; those about the
+// namespace itself are kept in the namespace default.
+func (o *observation) witness() runtime.Object {
+	if o.namespace != nil && o.namespace.DeletionTimestamp != nil {
+		return o.namespace
+	}
+	return o.flow
+}
+
 // release removes what no owner reference removes, and lets the flow go.
 func (r *Reconciler) release(ctx context.Context, o *observation, why string) error {
 	binding := clusterRoleBinding(o.flow, r.Settings.TokenReviewerClusterRole)
@@ -100,7 +110,7 @@ func (r *Reconciler) release(ctx context.Context, o *observation, why string) er
 		return err
 	}
 	if released {
-		r.Recorder.Eventf(o.flow, nil, corev1.EventTypeNormal, "Released", "Deleting", "Released the flow: %s", why)
+		r.Recorder.Eventf(o.witness(), nil, corev1.EventTypeNormal, "Released", "Deleting", "Released WorkPullingFlow %s: %s", o.flow.Name, why)
 	}
 	if o.set != nil {
 		r.verified.forget(o.set.UID)

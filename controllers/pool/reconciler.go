@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
@@ -103,7 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if pool.DeletionTimestamp != nil && o.namespaceOf.DeletionTimestamp != nil {
-		return r.release(ctx, &pool, "the namespace is being deleted; its pods stop on their own")
+		return r.release(ctx, &pool, o.namespaceOf)
 	}
 	renewIn, err := r.ensureSurroundings(ctx, &pool)
 	switch {
@@ -115,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	plan := MakePlan(o.snapshot)
 	out, applyErr := r.apply(ctx, &pool, plan, known)
 	if applyErr == nil && pool.DeletionTimestamp != nil && len(o.snapshot.Workers) == 0 {
-		return r.release(ctx, &pool, "")
+		return r.release(ctx, &pool, nil)
 	}
 	if applyErr == nil {
 		applyErr = r.sweepConfigs(ctx, o)
@@ -182,9 +183,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, out *outco
 	return nil
 }
 
-// release lets a deleted pool go. why is empty where its workers are gone.
-func (r *Reconciler) release(ctx context.Context, pool *v1alpha1.WorkerPool, why string) (ctrl.Result, error) {
-	if why == "" {
+// release lets a deleted pool go: because its workers are gone, or because the namespace goes, whose pods stop on their own. The Event of
+// the latter is about the namespace, since inside it none can be made any more.
+func (r *Reconciler) release(ctx context.Context, pool *v1alpha1.WorkerPool, terminating runtime.Object) (ctrl.Result, error) {
+	if terminating == nil {
 		if err := r.Issuer.Forget(ctx, pool.Namespace, runtimeconfig.WorkerName(pool.Name)); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -193,8 +195,8 @@ func (r *Reconciler) release(ctx context.Context, pool *v1alpha1.WorkerPool, why
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if released && why != "" {
-		r.Recorder.Eventf(pool, nil, corev1.EventTypeNormal, "Released", "Deleting", "Released without waiting: %s", why)
+	if released && terminating != nil {
+		r.Recorder.Eventf(terminating, nil, corev1.EventTypeNormal, "Released", "Deleting", "Released WorkerPool %s without waiting for its workers", pool.Name)
 	}
 	r.memory.forget(pool.UID)
 	r.BackOff.DeleteEntry(string(pool.UID))

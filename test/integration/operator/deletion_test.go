@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
@@ -120,5 +121,11 @@ var _ = Describe("Deletion", func() {
 		Eventually(func() *int64 { return getFlow(ctx, namespace, flowName).Status.Backlog }).Should(HaveValue(Equal(int64(5))))
 		Expect(env.DeleteNamespace(ctx, namespace)).To(Succeed())
 		Eventually(exists(ctx, &corev1.Namespace{ObjectMeta: named("", namespace)})).WithTimeout(60 * second).Should(BeFalse())
+		Eventually(func(g Gomega) {
+			var events corev1.EventList
+			g.Expect(env.Client.List(ctx, &events, client.InNamespace("default"))).To(Succeed())
+			g.Expect(events.Items).To(ContainElement(And(
+				HaveField("InvolvedObject.Name", namespace), HaveField("Reason", "Released"), HaveField("Message", ContainSubstring("orders")))))
+		}).Should(Succeed())
 	})
 })
