@@ -162,12 +162,14 @@ func (b *bindingView) noteStarted(conn delivery.ConnID, seq int64) {
 
 func (b *bindingView) settle(s protocol.Settlement, sure bool) {
 	d := b.deliveries[s.WorkerSeq]
-	if d == nil || d.heard || d.ref.MessageID != s.MessageID || d.attempt != s.Attempt ||
+	if d == nil || d.heard && (d.sure || !sure) || d.ref.MessageID != s.MessageID || d.attempt != s.Attempt ||
 		s.Outcome < protocol.Confirmed || s.Outcome > protocol.Delayed {
 		return
 	}
+	if !d.heard {
+		b.heard++
+	}
 	d.heard, d.outcome, d.sure = true, s.Outcome, sure
-	b.heard++
 }
 
 // after looks at what the event made the controller do.
@@ -446,7 +448,7 @@ func (v *controllerView) checkElsewhere(now *deliveryView, d protocol.Delivery) 
 	}
 	v.checkAttempt(before, now)
 	switch {
-	case before.taken && before.outcome == protocol.Confirmed:
+	case before.taken && before.sure && before.outcome == protocol.Confirmed:
 		v.w.violate("I-2", "%s dispatches %v again, whose confirm it took over", v.p.name, now.ref)
 	case !before.heard && v.alive(before.binding):
 		v.w.violate("I-2", "%s dispatches %v in %s and it is still in %s", v.p.name, now.ref, now.binding.ref.BindingID, before.binding.ref.BindingID)

@@ -63,7 +63,7 @@ func (i *intruder) leave() {
 		i.stream.endAtProducer(0)
 		i.stream = nil
 	}
-	for _, p := range i.w.producers {
+	for _, p := range slices.Clone(i.w.producers) {
 		p.receive(func() { p.take(delivery.WorkerGone{PodUID: i.pod.uid, Reason: "pod deleted"}) })
 	}
 }

@@ -195,6 +195,7 @@ var mutants = []struct {
 	{"the consumer takes any binding", "enemies", consumerTakesAnyBinding, []string{"I-7", "I-8", "I-9", "I-12"}},
 	{"the consumer says drained too early", "drain storm", consumerDrainsEarly, []string{"drain"}},
 	{"the consumer never confirms", "calm", consumerNeverConfirms, []string{"I-10"}},
+	{"the consumer panics", "calm", consumerPanics, []string{"panic"}},
 }
 
 // enoughForMutants is within how many seeds each mutant must be caught.
@@ -612,5 +613,16 @@ func consumerNeverConfirms() Machines {
 			}
 			return m
 		})}
+	})
+}
+
+func consumerPanics() Machines {
+	return withConsumer(func(c Consumer) Consumer {
+		return &mutantConsumer{Consumer: c, hear: func(e delivery.ConsumerEvent) delivery.ConsumerEvent {
+			if _, ok := e.(delivery.HandlerDone); ok {
+				panic("the machine is broken")
+			}
+			return e
+		}}
 	})
 }

@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 )
 
@@ -81,6 +82,21 @@ type Result struct {
 // Run builds the world of a seed, lets the storm rage, heals it, waits for the peace that must follow and returns what it saw.
 func Run(seed uint64, options Options) Result {
 	w := newWorld(seed, options)
+	w.live()
+	w.counts.Runs, w.counts.Steps = 1, uint64(w.step)
+	w.counts.Profiles = map[string]uint64{w.profile.Name: 1}
+	return Result{
+		Seed: seed, Profile: w.profile.Name, Violation: w.violation, Counts: w.counts, Hash: w.trace.hash, Trace: w.trace.tail(),
+	}
+}
+
+// live runs the world to its end. A panic of a machine is a violation like any other, with its seed.
+func (w *world) live() {
+	defer func() {
+		if r := recover(); r != nil {
+			w.violate("panic", "%v\n%s", r, debug.Stack())
+		}
+	}()
 	w.populate()
 	for w.violation == nil && !w.over {
 		m, ok := w.timeline.next()
@@ -95,11 +111,6 @@ func Run(seed uint64, options Options) Result {
 			break
 		}
 		m.run()
-	}
-	w.counts.Runs, w.counts.Steps = 1, uint64(w.step)
-	w.counts.Profiles = map[string]uint64{w.profile.Name: 1}
-	return Result{
-		Seed: seed, Profile: w.profile.Name, Violation: w.violation, Counts: w.counts, Hash: w.trace.hash, Trace: w.trace.tail(),
 	}
 }
 
