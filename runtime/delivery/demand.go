@@ -63,6 +63,10 @@ func (c *Consumer) resendTick(now Now) {
 	case now-c.heard >= quiet && c.registration.nonce == "":
 		c.registration.pause = c.cfg.ResendInterval
 		c.register(now)
+	case !c.progress && c.resendPause >= maxBackoff && c.accepting() && c.registration.nonce == "":
+		// So long a quiet with open demand may be a misunderstanding, such as a Drain that came after the word that lifted it.
+		c.registration.pause = c.cfg.ResendInterval
+		c.register(now)
 	case c.repeatSettlements(now, c.cfg.ResendInterval):
 	case s.gap() || s.buffered == 0 && s.expected <= s.demand:
 		c.ask(now, true)
