@@ -25,6 +25,9 @@ func Until(ctx context.Context, limit time.Duration, what string, condition func
 		case <-parent.Done():
 			return fmt.Errorf("waiting for %s: %w (last: %v)", what, context.Cause(parent), err)
 		case <-ctx.Done():
+			if parent.Err() != nil {
+				continue // both have ended, and the select may have met either
+			}
 			return fmt.Errorf("waiting for %s: not within %s: %w", what, limit, err)
 		case <-time.After(interval):
 		}
