@@ -63,6 +63,7 @@ test: ## Run the unit tests and a short run of the simulator (needs Go only)
 	@hack/build-progress.sh ./...
 	@$(PROGRESS) "unit tests" go test ./...
 	@$(PROGRESS) "chart tests" go test -C test/helm ./...
+	@$(PROGRESS) "tests of the cluster command" go test -C hack/cluster ./internal/...
 	@$(MAKE) sim SEEDS=500
 
 .PHONY: test-race
@@ -89,7 +90,7 @@ sim: ## Run the simulator (SEEDS=n, or SEED=k to replay one)
 
 .PHONY: bench
 bench: ## Run the benchmarks
-	@go test -run '^$$' -bench . -benchmem ./runtime/... ./sidecar/... ./test/bench/...
+	@go test -run '^$$' -bench . -benchmem ./runtime/... ./sidecar/...
 
 .PHONY: nightly
 nightly: ## Run the long work and write docs/results (goes on where it was broken off)
@@ -152,6 +153,10 @@ vuln: $(GOVULNCHECK) ## Look for known vulnerabilities in what the binaries call
 
 .PHONY: install-tools
 install-tools: $(CONTROLLER_GEN) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) $(HELM) $(BUF) $(GOLANGCI_LINT) ## Build the pinned tools into the cache
+
+.PHONY: helm
+helm: $(HELM) ## Build the pinned helm and print its path
+	@echo $(HELM)
 
 $(TOOLS)/controller-gen: PKG = sigs.k8s.io/controller-tools/cmd/controller-gen
 $(TOOLS)/protoc-gen-go: PKG = google.golang.org/protobuf/cmd/protoc-gen-go

@@ -36,7 +36,8 @@ compile() {
   local out=$1
   shift
   mkdir -p "$out"
-  CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflags "-s -w ${LDFLAGS:-}" -o "$out/" "$@"
+  hack/progress.sh "compiling $*" env CGO_ENABLED=0 GOOS=linux GOARCH="$arch" \
+    go build -trimpath -buildvcs=false -ldflags "-s -w ${LDFLAGS:-}" -o "$out/" "$@"
 }
 
 # tag prints what the binaries should be called: the same binaries always have the same tag.
