@@ -24,6 +24,9 @@ CLUSTER := bin/cluster
 
 PROGRESS := hack/progress.sh
 
+# hack/setup.sh puts a Go there where the machine's own is too old to fetch the one that go.mod names.
+export PATH := $(CACHE)/go/bin:$(PATH)
+
 # One way of compiling for tests, tools and images, so that they share one build cache. Only race tests need cgo.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath

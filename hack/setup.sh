@@ -31,6 +31,7 @@ for need in "$@"; do
 	go)
 		want go golang-go
 		want git git
+		want_file /etc/ssl/certs/ca-certificates.crt ca-certificates
 		;;
 	race)
 		want go golang-go
@@ -72,7 +73,27 @@ if [ ${#missing_packages[@]} -gt 0 ]; then
 	hack/progress.sh "apt-get install" apt-get install -y -qq --no-install-recommends "${missing_packages[@]}" >/dev/null
 fi
 
-# Any Go from 1.21 on fetches the version that go.mod names by itself.
+# Any Go from 1.21 on fetches the version that go.mod names by itself. An older one, such as that of Debian 12, can fetch it as the
+# module that it is; the Makefile has its directory in the PATH.
+bootstrap_go() {
+	local version platform dir empty progress=$PWD/hack/progress.sh
+	version=$(sed -n 's/^go //p' go.mod)
+	platform=$(go env GOOS)-$(go env GOARCH)
+	empty=$(mktemp -d)
+	echo "$(go version) is older than 1.21: fetching Go $version" >&2
+	dir=$(cd "$empty" && "$progress" "fetching Go $version" env GO111MODULE=on GOFLAGS=-modcacherw \
+		go mod download -json "golang.org/toolchain@v0.0.1-go$version.$platform" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+	rmdir "$empty"
+	chmod -R a+x "$dir/bin" "$dir/pkg/tool"
+	mkdir -p "$cache"
+	ln -sfn "$dir" "$cache/go"
+}
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/workpulling
+PATH=$cache/go/bin:$PATH
+if [[ " $* " == *" go "* || " $* " == *" race "* || " $* " == *" cluster "* ]] && go version 2>/dev/null | grep -qE ' go1\.(1?[0-9]|20)(\.| )'; then
+	bootstrap_go
+fi
 if [[ " $* " == *" go "* || " $* " == *" race "* || " $* " == *" cluster "* ]]; then
 	if ! go version >/dev/null 2>&1 || ! go list -m >/dev/null 2>&1; then
 		echo "This needs Go $(sed -n 's/^go //p' go.mod) or later (any Go from 1.21 on with GOTOOLCHAIN=auto); found: $(go version 2>&1 | head -1)" >&2
