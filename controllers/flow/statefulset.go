@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -108,11 +109,34 @@ func (r *Reconciler) ensureStatefulSet(ctx context.Context, o *observation, desi
 	case how == replace, o.flow.Spec.Runtime.UpdatePolicy != v1alpha1.UpdateManual:
 		after.Spec.UpdateStrategy = desired.Spec.UpdateStrategy
 	}
+	if how == verify {
+		if same, err := r.changesNothing(ctx, o.set, after); err != nil || same {
+			return err
+		}
+	}
 	if err := client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFrom(o.set))); err != nil {
 		return fmt.Errorf("patching the StatefulSet: %w", err)
 	}
 	r.verified.note(after)
 	return nil
+}
+
+// changesNothing asks the API server what would become of a patch, so that an operator that has just started, and remembers no
+// generation, writes nothing where nothing has drifted.
+func (r *Reconciler) changesNothing(ctx context.Context, observed, after *appsv1.StatefulSet) (bool, error) {
+	would := after.DeepCopy()
+	err := r.Client.Patch(ctx, would, client.MergeFrom(observed), client.DryRunAll)
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, fmt.Errorf("trying a patch of the StatefulSet: %w", err)
+	}
+	if would.Generation != observed.Generation || !maps.Equal(would.Labels, observed.Labels) || !maps.Equal(would.Annotations, observed.Annotations) {
+		return false, nil
+	}
+	r.verified.note(observed)
+	return true, nil
 }
 
 // ensureAround repairs what is not the template. With the template kept, so are the records of how it was applied.

@@ -81,6 +81,16 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
+// Each try to make a pod bears another name; the message of a condition must not change with it.
+func TestRefusalDoesNotNameThePod(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	first := Refusal(apierrors.NewForbidden(pods, "resize-abc12", errors.New("exceeded quota: small, requested: pods=1")))
+	second := Refusal(apierrors.NewForbidden(pods, "resize-xyz89", errors.New("exceeded quota: small, requested: pods=1")))
+	if first != second || !strings.Contains(first.Message, "exceeded quota: small") {
+		t.Errorf("two tries are told apart:\n%s\n%s", first.Message, second.Message)
+	}
+}
+
 func TestRuntimeStartedAndAppSilent(t *testing.T) {
 	pod := &corev1.Pod{}
 	if RuntimeStarted(pod) {

@@ -1,6 +1,7 @@
 package podhealth
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 // Refusal turns the API server's answer to the creation of a pod into a problem. The API has no machine-readable reason for most of
 // them, so the text is read.
 func Refusal(err error) Problem {
-	text := err.Error()
+	text := nameless(err)
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(text, "exceeded quota"):
 		return Problem{v1alpha1.ReasonQuotaExceeded, fmt.Sprintf("a ResourceQuota refuses the pod: %s; raise the quota or lower the requests", text)}
@@ -24,6 +25,19 @@ func Refusal(err error) Problem {
 		return Problem{v1alpha1.ReasonTemplateInvalid, fmt.Sprintf("the API server refuses the pod: %s; edit the template", text)}
 	}
 	return Problem{v1alpha1.ReasonReconcileFailed, fmt.Sprintf("creating the pod: %s", text)}
+}
+
+// nameless is the text of a refusal without the name of the refused pod: each try has another name, and a condition whose message
+// changed with each would be written again and again.
+func nameless(err error) string {
+	text := err.Error()
+	var answer apierrors.APIStatus
+	if errors.As(err, &answer) {
+		if details := answer.Status().Details; details != nil && details.Name != "" {
+			text = strings.ReplaceAll(text, fmt.Sprintf(" %q", details.Name), "")
+		}
+	}
+	return text
 }
 
 // IsAnswer says whether err is the API server's own answer, so that it is certain that nothing was created. After a timeout or a broken

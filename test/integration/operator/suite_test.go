@@ -44,7 +44,8 @@ var (
 
 func TestOperator(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	// The garbage collector looks for new kinds every 30 s; until it has seen ours it deletes nothing that belongs to them.
+	SetDefaultEventuallyTimeout(90 * time.Second)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	RunSpecs(t, "Operator")
