@@ -81,6 +81,11 @@ test-integration: cluster-bin ## Run the integration tests against a real contro
 		go test -tags integration -count=1 -timeout $(TIMEOUT) ./test/integration/... \
 		$(if $(FOCUS),-ginkgo.focus='$(FOCUS)')
 
+.PHONY: test-cluster
+test-cluster: cluster-bin ## Run the local cluster's own tests: two nodes, partition, and starts that are killed half way
+	@hack/setup.sh cluster
+	@cd hack/cluster && $(abspath $(PROGRESS)) "cluster tests" go test -tags cluster -count=1 -timeout 20m ./e2e
+
 .PHONY: test-e2e
 test-e2e: cluster-bin $(HELM) ## Run the end-to-end tests on a real local Kubernetes (FOCUS=smoke, or any label filter)
 	@hack/setup.sh cluster
