@@ -43,26 +43,35 @@ func (i *Intake) submit(w http.ResponseWriter, r *http.Request, by transport.Sub
 	if err != nil {
 		return err
 	}
-	body, release, err := i.read(w, r)
+	answers, batch, err := i.take(w, r, by, wait)
 	if err != nil {
 		return err
+	}
+	if wait == 0 {
+		defer acknowledge(answers)
+		i.write(w, answers, batch)
+		return nil
+	}
+	acknowledge(answers) // the submitter stays, but for how long is not ours to know
+	i.await(r.Context(), wait, answers)
+	i.write(w, answers, batch)
+	return nil
+}
+
+// take reads and stores what a request carries. Its body counts until then and no longer: who waits for a confirmation, which
+// may take minutes, must not keep others from submitting.
+func (i *Intake) take(w http.ResponseWriter, r *http.Request, by transport.Submitter, wait time.Duration) (answers []answer, batch bool, err error) {
+	body, release, err := i.read(w, r)
+	if err != nil {
+		return nil, false, err
 	}
 	defer release()
 	jobs, batch, err := decodeJobs(r.Header, by.Subject, body)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
 	extendDeadline(w, wait+i.options.StoreTimeout)
-	answers := i.store(r.Context(), jobs)
-	if wait > 0 {
-		acknowledge(answers) // the submitter stays, but for how long is not ours to know
-		i.await(r.Context(), wait, answers)
-		i.write(w, answers, batch)
-		return nil
-	}
-	defer acknowledge(answers)
-	i.write(w, answers, batch)
-	return nil
+	return i.store(r.Context(), jobs), batch, nil
 }
 
 // waitOf returns how long to wait for the confirmation, 0 for not at all.
@@ -130,10 +139,11 @@ func tooLarge(limit int64) problem {
 		fmt.Sprintf("The limit is %d bytes (spec.payload.maxBytes of the flow). Store large data elsewhere and submit a reference.", limit))
 }
 
-// answer is what became of one job of a request.
+// answer is what became of one job of a request. It holds no payload once it is acknowledged.
 type answer struct {
 	id      string
-	receipt *endpoint.Receipt
+	receipt *endpoint.Receipt // nil without one, and once it is acknowledged
+	stored  *protocol.Stored  // what the receipt says
 	state   string
 	err     error
 }
@@ -165,7 +175,9 @@ func (i *Intake) store(ctx context.Context, jobs []decoded) []answer {
 		if a.receipt == nil {
 			continue
 		}
-		switch a.receipt.Verdict {
+		stored := a.receipt.Stored
+		a.stored = &stored
+		switch stored.Verdict {
 		case protocol.AlreadyConfirmed:
 			a.state = queue.StatusConfirmed
 		case protocol.AlreadyDeadLettered:
@@ -180,9 +192,10 @@ func (i *Intake) store(ctx context.Context, jobs []decoded) []answer {
 }
 
 func acknowledge(answers []answer) {
-	for _, a := range answers {
-		if a.receipt != nil {
-			a.receipt.Acknowledge()
+	for n := range answers {
+		if receipt := answers[n].receipt; receipt != nil {
+			answers[n].receipt = nil
+			receipt.Acknowledge()
 		}
 	}
 }
@@ -196,15 +209,15 @@ func (i *Intake) await(ctx context.Context, wait time.Duration, answers []answer
 		if a.err != nil || a.state != queue.StatusStored {
 			continue
 		}
-		settled, err := i.options.Flow.Wait(ctx, queue.JobRef{MessageID: a.receipt.MessageID, StoreSeq: a.receipt.StoreSeq})
+		settled, err := i.options.Flow.Wait(ctx, queue.JobRef{MessageID: a.stored.MessageID, StoreSeq: a.stored.StoreSeq})
 		switch {
 		case err != nil:
 			a.err = newProblem(http.StatusGatewayTimeout, "not-confirmed-yet", "The job is stored, but not confirmed yet",
-				"It will be processed without a repeat of this request. Look it up under the Location of this answer.").about(a.id, a.receipt.StoreSeq)
+				"It will be processed without a repeat of this request. Look it up under the Location of this answer.").about(a.id, a.stored.StoreSeq)
 		case settled.DeadLettered:
 			a.state = queue.StatusDeadLettered
 			a.err = newProblem(http.StatusConflict, "dead-lettered", "The job failed for good",
-				"It is kept as a dead letter until a person re-drives or drops it: "+settled.Reason).about(a.id, a.receipt.StoreSeq)
+				"It is kept as a dead letter until a person re-drives or drops it: "+settled.Reason).about(a.id, a.stored.StoreSeq)
 		default:
 			a.state = queue.StatusConfirmed
 		}
@@ -235,7 +248,7 @@ func (i *Intake) write(w http.ResponseWriter, answers []answer, batch bool) {
 }
 
 func (i *Intake) writeOne(w http.ResponseWriter, a answer) {
-	if a.receipt != nil {
+	if a.stored != nil {
 		w.Header().Set("Location", i.location(a.id))
 	}
 	if a.err != nil {
@@ -247,8 +260,8 @@ func (i *Intake) writeOne(w http.ResponseWriter, a answer) {
 
 func (a answer) outcome() outcome {
 	out := outcome{ID: a.id, State: a.state}
-	if a.receipt != nil {
-		out.Sequence, out.New = a.receipt.StoreSeq, a.receipt.Verdict == protocol.StoredNew
+	if a.stored != nil {
+		out.Sequence, out.New = a.stored.StoreSeq, a.stored.Verdict == protocol.StoredNew
 	}
 	return out
 }
@@ -256,7 +269,7 @@ func (a answer) outcome() outcome {
 // status is 201 for a new job, 202 where it is not durable, and 200 for a known one.
 func (i *Intake) status(a answer) int {
 	switch {
-	case a.receipt == nil || a.receipt.Verdict != protocol.StoredNew:
+	case a.stored == nil || a.stored.Verdict != protocol.StoredNew:
 		return http.StatusOK
 	case i.options.Volatile:
 		return http.StatusAccepted
