@@ -94,16 +94,16 @@ func (i *Intake) Handler() http.Handler {
 }
 
 // LocalHandler serves the app beside, over a Unix socket that nobody outside of the pod can reach: it acts as subject, the pod's
-// own ServiceAccount, and may submit and look, but not decide about dead letters.
+// own ServiceAccount, and may submit and look jobs up; dead letters are a person's, and need a token.
 func (i *Intake) LocalHandler(subject string) http.Handler {
 	return i.routes(func(_ *http.Request, verb string) (transport.Submitter, error) {
 		switch verb {
-		case verbCreate, verbGet, verbList:
+		case verbCreate, verbGet:
 			return transport.Submitter{Subject: subject}, nil
 		}
 		return transport.Submitter{}, &transport.Refusal{
 			Code: protocol.RefusedIdentity, Label: transport.LabelForbidden,
-			Reason: "decisions about dead letters need a token: use the HTTPS intake",
+			Reason: "dead letters need a token: use the HTTPS intake",
 		}
 	})
 }

@@ -451,7 +451,7 @@ func TestHeadersReachTheHandler(t *testing.T) {
 	}
 }
 
-func TestUnixSocketNeedsNoTokenButDecidesNothing(t *testing.T) {
+func TestUnixSocketSubmitsAndLooksUpWithoutATokenAndNothingElse(t *testing.T) {
 	w := newWorld(t, nil)
 	path := filepath.Join(t.TempDir(), "intake.sock")
 	server, err := intake.ListenUnix(path, intake.New(w.options).LocalHandler("system:serviceaccount:shop:app"))
@@ -481,8 +481,15 @@ func TestUnixSocketNeedsNoTokenButDecidesNothing(t *testing.T) {
 	if status, body := send("POST", jobs); status != 201 || !strings.Contains(body, "|system:serviceaccount:shop:app|k") {
 		t.Errorf("%d %s", status, body)
 	}
-	if status, _ := send("DELETE", "/v1/flows/orders/dead-letters/1"); status != 403 {
-		t.Errorf("a dead letter decided without a token: %d", status)
+	if status, body := send("GET", jobs+"/"+url.PathEscape("|system:serviceaccount:shop:app|k")); status != 200 {
+		t.Errorf("look-up: %d %s", status, body)
+	}
+	for _, refused := range [][2]string{
+		{"GET", "/v1/flows/orders/dead-letters"}, {"POST", "/v1/flows/orders/dead-letters/1/redrive"}, {"DELETE", "/v1/flows/orders/dead-letters/1"},
+	} {
+		if status, body := send(refused[0], refused[1]); status != 403 {
+			t.Errorf("%v without a token: %d %s", refused, status, body)
+		}
 	}
 	cancel()
 	if err := <-done; err != nil {
