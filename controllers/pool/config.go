@@ -23,7 +23,6 @@ func configOf(pool *v1alpha1.WorkerPool) (*corev1.ConfigMap, error) {
 		Window:           int(pool.Spec.FlowControlWindow),
 		ResendIntervalMS: int64(pool.Spec.ResendIntervalMilliseconds),
 		Concurrency:      int(pool.Spec.Concurrency),
-		DrainTimeoutSec:  int64(pool.Spec.Drain.TimeoutSeconds),
 	}
 	if http := pool.Spec.Handler.HTTP; http != nil {
 		doc.HandlerPort, doc.HandlerPath, doc.HandlerTimeoutSec = http.Port, http.Path, int64(http.TimeoutSeconds)

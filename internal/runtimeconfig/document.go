@@ -63,7 +63,6 @@ type Worker struct {
 	HandlerPort       int32  `json:"handlerPort"`
 	HandlerPath       string `json:"handlerPath"`
 	HandlerTimeoutSec int64  `json:"handlerTimeoutSeconds"`
-	DrainTimeoutSec   int64  `json:"drainTimeoutSeconds"`
 }
 
 // Marshal returns the document for the ConfigMap key config.json, and its hash, which sidecars report as config_hash.
