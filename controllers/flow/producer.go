@@ -1,0 +1,46 @@
+package flow
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/conditions"
+	"github.com/workpulling/workpulling/internal/podhealth"
+)
+
+func (o *observation) producerAvailable(a applied) conditions.Condition {
+	const kind = v1alpha1.ConditionProducerAvailable
+	if a.obstacle.Reason != "" {
+		return conditions.False(kind, a.obstacle.Reason, a.obstacle.Message)
+	}
+	if o.pod == nil {
+		if o.refusal.Reason != "" {
+			return conditions.False(kind, o.refusal.Reason, o.refusal.Message)
+		}
+		return conditions.False(kind, v1alpha1.ReasonPodStarting, "the producer's pod is being made")
+	}
+	if problem := podhealth.Diagnose(o.pod); problem.Reason != "" {
+		return conditions.False(kind, problem.Reason, problem.Message)
+	}
+	switch {
+	case o.pod.DeletionTimestamp != nil:
+		return conditions.False(kind, v1alpha1.ReasonPodStarting, "the producer's pod is stopping and will be replaced")
+	case o.nodeLost != "":
+		return conditions.False(kind, v1alpha1.ReasonPodStarting, fmt.Sprintf("node %s of the producer's pod is gone or not ready", o.nodeLost))
+	case o.stats.Connected:
+		return conditions.True(kind, v1alpha1.ReasonProducerReady, "")
+	case !podhealth.IsReady(o.pod):
+		return conditions.False(kind, v1alpha1.ReasonPodStarting, "the producer's pod is not ready yet")
+	case o.silent:
+		return conditions.Unknown(kind, v1alpha1.ReasonProducerSilent,
+			"the producer's pod is ready and does not report to the operator; delivery may go on; see its log, and whether a NetworkPolicy closes the way")
+	}
+	for _, c := range o.flow.Status.Conditions {
+		if c.Type == kind && c.Status == metav1.ConditionTrue {
+			return conditions.True(kind, c.Reason, c.Message)
+		}
+	}
+	return conditions.False(kind, v1alpha1.ReasonPodStarting, "the producer's pod is ready; waiting for its first report")
+}

@@ -1,0 +1,81 @@
+package flow
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/conditions"
+	"github.com/workpulling/workpulling/internal/podhealth"
+)
+
+func (o *observation) queueAvailable(producer conditions.Condition, a applied) conditions.Condition {
+	const kind = v1alpha1.ConditionQueueAvailable
+	if o.flow.Spec.Queue.Type != v1alpha1.QueueMemory {
+		if c, found := o.volumeTrouble(); found {
+			return c
+		}
+	}
+	s := o.stats.Stats
+	switch {
+	case !o.stats.Connected && producer.Status == metav1.ConditionTrue:
+		// It was here a moment ago and connects again: what was true is repeated.
+		for _, c := range o.flow.Status.Conditions {
+			if c.Type == kind {
+				return conditions.Condition{Type: kind, Status: c.Status, Reason: c.Reason, Message: c.Message}
+			}
+		}
+		return conditions.Unknown(kind, producer.Reason, "")
+	case !o.stats.Connected:
+		return conditions.Unknown(kind, producer.Reason, "not known before the producer reports")
+	case s.State == "Loading":
+		return conditions.False(kind, v1alpha1.ReasonQueueLoading, "the producer loads the queue")
+	case !s.QueueAvailable:
+		return conditions.False(kind, v1alpha1.ReasonStoreUnavailable, "operations of the queue fail: "+s.QueueMessage)
+	case s.BacklogFull:
+		return conditions.True(kind, v1alpha1.ReasonBacklogFull, "the backlog is full and submitters are asked to come back; add workers or raise spec.backlog")
+	case a.resizeRefused != "":
+		return conditions.True(kind, v1alpha1.ReasonVolumeResizeRefused, "the volume cannot grow: "+a.resizeRefused)
+	case o.resizing():
+		return conditions.True(kind, v1alpha1.ReasonVolumeResizing, "the volume grows to "+ptr.To(o.flow.Spec.Queue.VolumeSize()).String())
+	}
+	return conditions.True(kind, v1alpha1.ReasonQueueReady, "")
+}
+
+func (o *observation) volumeTrouble() (conditions.Condition, bool) {
+	const kind = v1alpha1.ConditionQueueAvailable
+	if volume := volumeOf(o.flow, o.claim); volume.missing != "" {
+		return conditions.False(kind, v1alpha1.ReasonVolumeMissing, volume.missing), true
+	}
+	if o.nodeLost != "" {
+		return conditions.False(kind, v1alpha1.ReasonVolumeNodeLost, fmt.Sprintf(
+			"node %s, where the producer and its volume are, is gone or not ready; bring it back, or delete its Node object when it is gone for good: kubectl delete node %s",
+			o.nodeLost, o.nodeLost)), true
+	}
+	if o.claim == nil || o.claim.Status.Phase == corev1.ClaimBound {
+		if o.claim == nil && o.storage.problem != "" {
+			return conditions.False(kind, v1alpha1.ReasonVolumePending, o.storage.problem), true
+		}
+		return conditions.Condition{}, false
+	}
+	cause := o.storage.problem
+	if cause == "" && o.pod != nil {
+		cause = podhealth.Diagnose(o.pod).Message
+	}
+	if cause == "" {
+		cause = "its provisioner has not made a volume yet; see kubectl describe pvc -n " + o.flow.Namespace + " " + o.claim.Name
+	}
+	return conditions.False(kind, v1alpha1.ReasonVolumePending, fmt.Sprintf("PersistentVolumeClaim %s is not bound: %s", o.claim.Name, cause)), true
+}
+
+func (o *observation) resizing() bool {
+	if o.claim == nil || o.claim.Status.Phase != corev1.ClaimBound {
+		return false
+	}
+	want, have := o.flow.Spec.Queue.VolumeSize(), o.claim.Status.Capacity[corev1.ResourceStorage]
+	asked := o.claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	return !have.IsZero() && asked.Cmp(want) >= 0 && have.Cmp(asked) < 0
+}
