@@ -66,7 +66,8 @@ func (k *Kubectl) Install(ctx context.Context, root string, images Images, value
 		return err
 	}
 	operator := append(common[:len(common):len(common)], "workpulling", filepath.Join(root, "charts", "workpulling"),
-		"--set", "image.repository="+images.Repository, "--set", "image.tag="+images.Tag)
+		// As strings: a commit such as 14416e3 would be a number.
+		"--set-string", "image.repository="+images.Repository, "--set-string", "image.tag="+images.Tag)
 	for _, value := range values {
 		operator = append(operator, "--set", value)
 	}
@@ -110,13 +111,13 @@ func (k *Kubectl) ApplySamples(ctx context.Context, root string, images Images, 
 func (o Overlay) kustomization(images Images, samples []string) string {
 	var text strings.Builder
 	if o.Namespace != "" {
-		fmt.Fprintf(&text, "namespace: %s\n", o.Namespace)
+		fmt.Fprintf(&text, "namespace: %q\n", o.Namespace)
 	}
 	text.WriteString("resources:\n")
 	for _, sample := range samples {
 		fmt.Fprintf(&text, "  - ../../%s\n", filepath.ToSlash(sample))
 	}
-	fmt.Fprintf(&text, "images:\n  - name: workpulling/sample-app\n    newName: %s\n    newTag: %s\n", images.AppRepository, images.Tag)
+	fmt.Fprintf(&text, "images:\n  - name: workpulling/sample-app\n    newName: %q\n    newTag: %q\n", images.AppRepository, images.Tag)
 	if o.PoolPatch != "" {
 		fmt.Fprintf(&text, "patches:\n  - target: {kind: WorkerPool}\n    patch: |-\n%s\n", indent(indent(indent(o.PoolPatch))))
 	}
