@@ -1,15 +1,18 @@
 package podbuilder
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -22,8 +25,9 @@ const image = "workpulling/runtime:v0.1.0"
 
 func TestGolden(t *testing.T) {
 	cases := map[string]func() (any, error){
-		"worker":           func() (any, error) { return WorkerPod(makePool(), image, "resize-x7k2p") },
-		"worker-with-hook": func() (any, error) { return WorkerPod(withHook(makePool()), image, "resize-x7k2p") },
+		"worker":                 func() (any, error) { return WorkerPod(makePool(), image, "resize-x7k2p") },
+		"worker-with-hook":       func() (any, error) { return WorkerPod(withHook(makePool()), image, "resize-x7k2p") },
+		"worker-with-named-port": func() (any, error) { return WorkerPod(withNamedPort(makePool()), image, "resize-x7k2p") },
 		"producer-gateway": func() (any, error) {
 			return ProducerStatefulSet(makeFlow(), image, corev1.ReadWriteOncePod)
 		},
@@ -88,6 +92,27 @@ func withHook(pool *v1alpha1.WorkerPool) *v1alpha1.WorkerPool {
 	spec.InitContainers = []corev1.Container{{Name: "migrate", Image: "example.com/migrate:1"}}
 	spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/app", "flush"}}}}
 	return pool
+}
+
+func withNamedPort(pool *v1alpha1.WorkerPool) *v1alpha1.WorkerPool {
+	app := &pool.Spec.Template.Spec.Containers[0]
+	app.Ports = []corev1.ContainerPort{{Name: "metrics", ContainerPort: 9000}, {Name: "admin", ContainerPort: 8081}}
+	app.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/flush", Port: intstr.FromString("admin")}}}
+	return pool
+}
+
+// A hook whose port has no number can never run, and the API server, which sees it inside a command, does not say so.
+func TestHookOfAnUnknownPort(t *testing.T) {
+	pool := withNamedPort(makePool())
+	pool.Spec.Template.Spec.Containers[0].Ports = nil
+	_, err := WorkerPod(pool, image, "resize-x7k2p")
+	var wrong *TemplateError
+	if !errors.As(err, &wrong) || wrong.Container != "app" || !strings.Contains(wrong.Problem, `"admin"`) {
+		t.Errorf("WorkerPod = %v, want a TemplateError about port admin of container app", err)
+	}
+	if got := pool.Spec.Template.Spec.Containers[0].Lifecycle.PreStop.HTTPGet; got == nil || got.Port.StrVal != "admin" {
+		t.Errorf("the pool's own template was changed: %+v", got)
+	}
 }
 
 func makeFlow() *v1alpha1.WorkPullingFlow {

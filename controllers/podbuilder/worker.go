@@ -1,8 +1,6 @@
 package podbuilder
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +11,8 @@ import (
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
 
-// WorkerPod is a worker of pool, called name, with the runtime of image. The pool is its controller.
+// WorkerPod is a worker of pool, called name, with the runtime of image. The pool is its controller. A template that no pod can be made
+// from is a *TemplateError.
 func WorkerPod(pool *v1alpha1.WorkerPool, image, name string) (*corev1.Pod, error) {
 	rt := Runtime{Image: image, Resources: pool.Spec.Runtime.Resources}
 	revision, err := WorkerRevision(pool)
@@ -71,26 +70,5 @@ func addWorkerRuntime(spec *corev1.PodSpec, rt Runtime, pool *v1alpha1.WorkerPoo
 			return err
 		}
 	}
-	return nil
-}
-
-// wrapPreStop makes a container wait for the drain before its own hook runs, whoever stops the pod and why.
-func wrapPreStop(c *corev1.Container, drainSeconds int32) error {
-	command := []string{runtimeconfig.PrestopBin, fmt.Sprintf("-drain-timeout=%d", drainSeconds)}
-	if c.Lifecycle == nil {
-		c.Lifecycle = &corev1.Lifecycle{}
-	}
-	if c.Lifecycle.PreStop != nil {
-		hook, err := json.Marshal(c.Lifecycle.PreStop)
-		if err != nil {
-			return fmt.Errorf("encoding the preStop hook of container %s: %w", c.Name, err)
-		}
-		command = append(command, "-hook="+string(hook))
-	}
-	c.Lifecycle.PreStop = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: command}}
-	c.VolumeMounts = append(c.VolumeMounts,
-		corev1.VolumeMount{Name: volumeBin, MountPath: runtimeconfig.BinDir, ReadOnly: true},
-		corev1.VolumeMount{Name: volumeRun, MountPath: runtimeconfig.RunDir},
-	)
 	return nil
 }

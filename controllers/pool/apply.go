@@ -229,12 +229,16 @@ func (r *Reconciler) refused(ctx context.Context, pool *v1alpha1.WorkerPool, err
 	}
 	r.BackOff.Next(string(pool.UID), r.Clock.Now())
 	problem := podhealth.Refusal(err)
+	wrong := (*podbuilder.TemplateError)(nil)
+	if errors.As(err, &wrong) {
+		problem = podhealth.Problem{Reason: v1alpha1.ReasonTemplateInvalid, Message: wrong.Error()}
+	}
 	if problem.Reason != known.refusal.Reason {
 		out.say(corev1.EventTypeWarning, problem.Reason, "Creating", "%s", problem.Message)
 	}
 	known.refusal = problem
 	log.FromContext(ctx).Info("Cannot create a worker", "reason", problem.Reason, "error", err.Error())
-	if !podhealth.IsAnswer(err) {
+	if wrong == nil && !podhealth.IsAnswer(err) {
 		known.trusted = false
 	}
 	return nil

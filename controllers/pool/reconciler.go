@@ -121,7 +121,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if applyErr == nil {
 		applyErr = r.sweepConfigs(ctx, o)
 	}
-	if o.snapshot.tally().live >= o.snapshot.desired() {
+	if !o.snapshot.wanting() {
 		known.refusal = podhealth.Problem{}
 	}
 	if o.healthy() {
@@ -207,7 +207,7 @@ func (r *Reconciler) release(ctx context.Context, pool *v1alpha1.WorkerPool, ter
 // healthy says whether the pool has what it wants, so that a new failure starts with a short back-off again.
 func (o *observation) healthy() bool {
 	t := o.snapshot.tally()
-	return t.gone == 0 && t.ready >= o.snapshot.desired()
+	return t.gone == 0 && t.ready >= o.snapshot.desired() && !o.snapshot.wanting()
 }
 
 // nextLook is when the pool has to be looked at without an event of the API.
@@ -219,7 +219,7 @@ func (r *Reconciler) nextLook(o *observation, out *outcome, renewIn time.Duratio
 	if out.again || count(o.snapshot.Workers, Worker.leaving) > 0 {
 		next = min(next, pollEvery)
 	}
-	if wait := r.BackOff.Get(string(o.pool.UID)); wait > 0 && o.snapshot.tally().live < o.snapshot.desired() {
+	if wait := r.BackOff.Get(string(o.pool.UID)); wait > 0 && o.snapshot.wanting() {
 		next = min(next, wait)
 	}
 	return next

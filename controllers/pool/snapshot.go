@@ -91,6 +91,11 @@ func (s Snapshot) rolling() bool {
 	return false
 }
 
+// wanting says whether workers have to be made, so that it matters when none can be.
+func (s Snapshot) wanting() bool {
+	return count(s.Workers, Worker.live) < s.desired() || s.rolling()
+}
+
 // desired is how many workers to keep.
 func (s Snapshot) desired() int {
 	if s.Deleting {

@@ -143,7 +143,7 @@ func (o *observation) ready(t tally, accepted conditions.Condition, refusal podh
 
 // problem is the first thing that keeps workers from being ready.
 func (o *observation) problem(t tally, refusal podhealth.Problem) podhealth.Problem {
-	if refusal.Reason != "" && t.live < o.snapshot.desired() {
+	if refusal.Reason != "" && o.snapshot.wanting() {
 		return refusal
 	}
 	for _, w := range o.snapshot.Workers {
@@ -174,7 +174,7 @@ func (o *observation) progressing(t tally, refusal podhealth.Problem) conditions
 	const kind = v1alpha1.ConditionProgressing
 	s := o.snapshot
 	switch {
-	case refusal.Reason != "" && t.live < s.desired():
+	case refusal.Reason != "" && s.wanting():
 		return conditions.False(kind, refusal.Reason, refusal.Message)
 	case s.Deleting:
 		return conditions.True(kind, v1alpha1.ReasonScalingDown, "the workers finish their jobs before the pool is gone")

@@ -75,6 +75,18 @@ func TestConditions(t *testing.T) {
 			snapshot: snapshotOf(1), refusal: podhealth.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota: small"},
 			want: map[string]string{"Ready": "False/QuotaExceeded", "Progressing": "False/QuotaExceeded"}, text: "small",
 		},
+		"rollout refused": {
+			snapshot: snapshotOf(1, make1("a").old()), refusal: podhealth.Problem{Reason: v1alpha1.ReasonTemplateInvalid, Message: "no such port"},
+			want: map[string]string{"Ready": "True/WorkersReady", "Progressing": "False/TemplateInvalid"},
+		},
+		"unable": {
+			snapshot: snapshotOf(1), refusal: podhealth.Problem{Reason: v1alpha1.ReasonReconcileFailed, Message: "etcd is away"},
+			want: map[string]string{"Ready": "False/ReconcileFailed", "Progressing": "False/ReconcileFailed"}, text: "etcd",
+		},
+		"flow deleting": {
+			snapshot: snapshotOf(1, make1("a")), change: func(o *observation) { o.flow.DeletionTimestamp = ptr.To(metav1.Now()) },
+			want: map[string]string{"FlowAccepted": "False/FlowDeleting", "Ready": "False/FlowDeleting"}, text: "finish its jobs",
+		},
 		"deleting": {
 			snapshot: snapshotOf(1, make1("a").marked(1).draining(1)), change: func(o *observation) { o.snapshot.Deleting = true },
 			want: map[string]string{"Ready": "False/Deleting"}, text: "1 workers",
