@@ -18,6 +18,7 @@ type job struct {
 	chaos     []disturbance
 
 	printed   time.Duration
+	counters  harness.Counters
 	submitted harness.Progress
 	summary   harness.EffectSummary
 	killed    []string
@@ -34,6 +35,9 @@ const (
 func (j *job) watch(ctx context.Context) (took time.Duration, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if err := j.counters.Read(ctx, j.kubectl, namespace, flow); err != nil {
+		return 0, err
+	}
 	progress := make(chan harness.Progress)
 	ended := make(chan error, 1)
 	go func() {
@@ -72,17 +76,7 @@ func (j *job) watch(ctx context.Context) (took time.Duration, err error) {
 	}
 }
 
-// flowStatus is the part of a flow that the demo shows.
-type flowStatus struct {
-	Status struct {
-		Backlog     *int64 `json:"backlog"`
-		InFlight    *int64 `json:"inFlight"`
-		Workers     *int32 `json:"workers"`
-		DeadLetters *int64 `json:"deadLetters"`
-	} `json:"status"`
-}
-
-// look reads how far the job is, and now and then prints it. A store of effects that does not answer is shown, not fatal.
+// look reads how far the job is, and now and then prints it. Effects that cannot be read are shown, not fatal.
 func (j *job) look(ctx context.Context, since time.Duration) error {
 	summary, err := j.effects.Summary(ctx, j.submitter.Source)
 	if command := (*harness.CommandError)(nil); errors.As(err, &command) && ctx.Err() == nil {
@@ -96,22 +90,15 @@ func (j *job) look(ctx context.Context, since time.Duration) error {
 		return nil
 	}
 	j.printed = since
-	var f flowStatus
-	if err := j.kubectl.JSON(ctx, &f, "-n", namespace, "get", "workpullingflow", flow); err != nil {
-		return err
+	remark := ""
+	if err := j.counters.Read(ctx, j.kubectl, namespace, flow); err != nil {
+		remark = "  (the producer does not answer)"
 	}
-	fmt.Printf("  %4.0f s  accepted %5d/%d  backlog %5s  in flight %4s  effects %5d  run again %4d  workers %s\n", since.Seconds(),
-		j.submitted.Accepted, j.total, count(f.Status.Backlog), count(f.Status.InFlight), summary.Effects,
-		summary.Started-summary.Jobs, count(f.Status.Workers))
+	c := j.counters
+	fmt.Printf("  %3.0f s  accepted %5d/%d  backlog %4.0f  in flight %3.0f  confirmed %5.0f  redelivered %3.0f  effects %5d  workers %.0f%s\n",
+		since.Seconds(), j.submitted.Accepted, j.total, c.Backlog, c.InFlight, c.Confirmed.Value(), c.Redelivered.Value(),
+		summary.Effects, c.Workers, remark)
 	return nil
-}
-
-// count prints a number that may be unknown.
-func count[T int32 | int64](n *T) string {
-	if n == nil {
-		return "?"
-	}
-	return fmt.Sprint(*n)
 }
 
 // disturb does what is due at this point of the job, one thing a tick.

@@ -1,0 +1,70 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Counters are the producer's own figures of a flow, read from its metrics. They are for a person to watch; the proof of a run
+// comes from the effects.
+type Counters struct {
+	Backlog, InFlight, Workers       float64
+	Accepted, Confirmed, Redelivered Total
+}
+
+// Total is a counter over several processes: it goes on where the next process begins at zero.
+type Total struct {
+	seen        bool
+	last, value float64
+}
+
+// Value is what was counted since the first observation.
+func (t Total) Value() float64 { return t.value }
+
+func (t *Total) observe(now float64) {
+	switch {
+	case !t.seen:
+		t.seen = true
+	case now < t.last:
+		t.value += now
+	default:
+		t.value += now - t.last
+	}
+	t.last = now
+}
+
+// Read takes the figures of a flow from the metrics of its producer.
+func (c *Counters) Read(ctx context.Context, kubectl *Kubectl, namespace, flow string) error {
+	text, err := kubectl.Proxy(ctx, namespace, "pods/"+flow+"-producer-0:9441", "/metrics")
+	if err != nil {
+		return err
+	}
+	return c.parse(text)
+}
+
+func (c *Counters) parse(text string) error {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("reading the producer's metrics: %w", err)
+	}
+	value := func(name string) (sum float64) {
+		for _, metric := range families["workpulling_flow_"+name].GetMetric() {
+			sum += metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + metric.GetUntyped().GetValue()
+		}
+		return sum
+	}
+	if families["workpulling_flow_accepted_jobs_total"] == nil {
+		return errors.New("the producer's metrics hold no workpulling_flow_accepted_jobs_total")
+	}
+	c.Backlog, c.InFlight, c.Workers = value("backlog_jobs"), value("in_flight_jobs"), value("bound_workers")
+	c.Accepted.observe(value("accepted_jobs_total"))
+	c.Confirmed.observe(value("confirmed_jobs_total"))
+	c.Redelivered.observe(value("redelivered_jobs_total"))
+	return nil
+}
