@@ -18,21 +18,8 @@ func main() {
 	text := flag.String("hook", "", "the user's own preStop hook, a LifecycleHandler in JSON, to run after the drain")
 	socket := flag.String("socket", runtimeconfig.DrainSocket, "the sidecar's drain socket")
 	flag.Parse()
-	if err := run(*socket, time.Duration(*timeout)*time.Second, *text); err != nil {
+	if err := prestop.Run(context.Background(), *socket, time.Duration(*timeout)*time.Second, *text, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "prestop:", err)
 		os.Exit(1)
 	}
-}
-
-func run(socket string, timeout time.Duration, text string) error {
-	ctx := context.Background()
-	hook, err := prestop.ParseHook(text)
-	if err != nil {
-		return err
-	}
-	if report, err := prestop.Wait(ctx, socket, timeout); err != nil {
-		// Said, not returned: the app must still get its own hook, and then its SIGTERM.
-		fmt.Fprintf(os.Stderr, "prestop: %v (running %d, unsettled %d)\n", err, report.Running, report.Unsettled)
-	}
-	return hook.Run(ctx)
 }

@@ -2,6 +2,6 @@
 // the user's own template asked for (DESIGN 8).
 //
 // Invariants:
-//   - The user's hook runs whatever became of the drain, and its exit decides ours.
+//   - The user's hook runs whatever became of the drain, and its exit decides ours. A hook that cannot be run does not shorten the drain.
 //   - Waiting ends with the drain or with its timeout; a sidecar that is not there ends it at the timeout, never later.
 package prestop

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Hook is the user's own preStop hook: the JSON form of a Kubernetes LifecycleHandler. Exactly one field is set.
+// Hook is the user's own preStop hook: the JSON form of a Kubernetes LifecycleHandler. Exactly one field is set. A tcpSocket, which
+// Kubernetes accepts for old times' sake and whose hooks fail when they run, fails here as well.
 type Hook struct {
 	Exec *struct {
 		Command []string `json:"command"`
@@ -43,7 +44,7 @@ func ParseHook(text string) (*Hook, error) {
 		return nil, fmt.Errorf("decoding the hook: %w", err)
 	}
 	if hook.Exec == nil && hook.HTTPGet == nil && hook.Sleep == nil {
-		return nil, errors.New("the hook has none of exec, httpGet, sleep")
+		return nil, errors.New("the hook has none of exec, httpGet, sleep; Kubernetes runs no other")
 	}
 	return &hook, nil
 }
@@ -91,6 +92,10 @@ func (h *Hook) get(ctx context.Context) error {
 		return fmt.Errorf("building the hook's request: %w", err)
 	}
 	for _, header := range h.HTTPGet.HTTPHeaders {
+		if http.CanonicalHeaderKey(header.Name) == "Host" {
+			request.Host = header.Value // as kubelet does; a header of that name would not be sent
+			continue
+		}
 		request.Header.Add(header.Name, header.Value)
 	}
 	answer, err := hookClient().Do(request)

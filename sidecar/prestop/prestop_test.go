@@ -3,6 +3,7 @@ package prestop_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -101,10 +102,61 @@ func TestWaitOutlivesARestartOfTheSidecar(t *testing.T) {
 	}
 }
 
+// Whatever is wrong with the hook, the jobs come first.
+func TestRunDrainsBeforeItLooksAtTheHook(t *testing.T) {
+	for name, tc := range map[string]struct {
+		hook    string
+		wantErr string
+	}{
+		"no hook":        {},
+		"not JSON":       {hook: "{", wantErr: "decoding the hook"},
+		"tcpSocket":      {hook: `{"tcpSocket":{"port":1}}`, wantErr: "none of exec, httpGet, sleep"},
+		"no such binary": {hook: `{"exec":{"command":["/nowhere/to/be/found"]}}`, wantErr: "running the hook's command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket := filepath.Join(t.TempDir(), "drain.sock")
+			w := newWorker()
+			serve(t, socket, w)
+			result := make(chan error, 1)
+			go func() { result <- prestop.Run(context.Background(), socket, time.Minute, tc.hook, io.Discard) }()
+			select {
+			case <-w.started:
+			case err := <-result:
+				t.Fatalf("Run = %v before the drain was asked for", err)
+			}
+			select {
+			case err := <-result:
+				t.Fatalf("Run = %v before the drain was over", err)
+			default:
+			}
+			close(w.drained)
+			if err := <-result; tc.wantErr == "" && err != nil || tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)) {
+				t.Errorf("Run = %v, want an error with %q", err, tc.wantErr)
+			}
+		})
+	}
+}
+
+func TestRunSaysWhatStillRuns(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "drain.sock")
+	serve(t, socket, newWorker())
+	marker := filepath.Join(t.TempDir(), "ran")
+	var log strings.Builder
+	if err := prestop.Run(t.Context(), socket, 200*time.Millisecond, `{"exec":{"command":["touch","`+marker+`"]}}`, &log); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(marker); err != nil {
+		t.Errorf("the hook did not run after a drain that was late: %v", err)
+	}
+	if !strings.Contains(log.String(), "not over in time") {
+		t.Errorf("the log says %q", log.String())
+	}
+}
+
 func TestHookRunsAfterwards(t *testing.T) {
-	var path, header string
+	var path, header, host string
 	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		path, header = r.URL.Path, r.Header.Get("X-Why")
+		path, header, host = r.URL.Path, r.Header.Get("X-Why"), r.Host
 		if strings.HasSuffix(path, "/bad") {
 			panic(http.ErrAbortHandler)
 		}
@@ -127,9 +179,9 @@ func TestHookRunsAfterwards(t *testing.T) {
 			}
 		}},
 		"exec that fails": {hook: `{"exec":{"command":["false"]}}`, wantErr: true},
-		"http": {hook: `{"httpGet":{"path":"/bye","port":` + port + `,"httpHeaders":[{"name":"X-Why","value":"drain"}]}}`, check: func(t *testing.T) {
-			if path != "/bye" || header != "drain" {
-				t.Errorf("the app saw %q %q", path, header)
+		"http": {hook: `{"httpGet":{"path":"/bye","port":` + port + `,"httpHeaders":[{"name":"X-Why","value":"drain"},{"name":"host","value":"app.example"}]}}`, check: func(t *testing.T) {
+			if path != "/bye" || header != "drain" || host != "app.example" {
+				t.Errorf("the app saw %q %q %q", path, header, host)
 			}
 		}},
 		"http that breaks": {hook: `{"httpGet":{"path":"/bad","port":` + port + `}}`, wantErr: true},
