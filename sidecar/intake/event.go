@@ -65,6 +65,9 @@ func malformed(format string, args ...any) error {
 
 func decodePlain(header http.Header, subject string, body []byte) decoded {
 	key := header.Get(headerKey)
+	if n := len(header.Values(headerKey)); n > 1 {
+		return decoded{err: malformed("the header %s is there %d times", headerKey, n)}
+	}
 	if key == "" {
 		return decoded{err: malformed("send a CloudEvent, or a plain body with an %s header: without a key a repeat could not be told from a new job", headerKey)}
 	}
@@ -117,8 +120,11 @@ func decodeBinary(header http.Header, body []byte) (*cloudevents.Event, error) {
 	event := cloudevents.New(cloudevents.CloudEventsVersionV1)
 	for name, values := range header {
 		attribute, ok := strings.CutPrefix(name, prefixEvent)
-		if !ok || len(values) != 1 {
+		if !ok {
 			continue
+		}
+		if len(values) > 1 {
+			return nil, malformed("the header %s is there %d times", name, len(values))
 		}
 		value, err := url.PathUnescape(values[0])
 		if err != nil {

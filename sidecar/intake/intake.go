@@ -129,7 +129,7 @@ func (i *Intake) routes(who caller) http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { i.serve(w, r, who, verb, do) })
 	}
 	route("POST /v1/flows/{flow}/jobs", verbCreate, i.submit)
-	route("GET /v1/flows/{flow}/jobs/{id...}", verbGet, i.look)
+	route("GET /v1/flows/{flow}/jobs/{id}", verbGet, i.look)
 	route("GET /v1/flows/{flow}/dead-letters", verbList, i.listDeadLetters)
 	route("POST /v1/flows/{flow}/dead-letters/{sequence}/redrive", verbUpdate, i.redrive)
 	route("DELETE /v1/flows/{flow}/dead-letters/{sequence}", verbDelete, i.drop)

@@ -73,6 +73,8 @@ var (
 		"The queue did not answer in time. The job may or may not be stored: repeat the request with the same id, which is safe.").after(2 * time.Second)
 	problemMismatch = newProblem(http.StatusUnprocessableEntity, "id-reused", "The id is known with another body",
 		"The first body stands and nothing was stored. Use a new id for a new job.")
+	problemEncoded = newProblem(http.StatusUnsupportedMediaType, "encoded", "The body is compressed",
+		"Send it without Content-Encoding, or say in Content-Type what it is and leave the unpacking to your handler.")
 	problemNotFound = newProblem(http.StatusNotFound, "not-found", "No such job",
 		"It was never stored under this id, or it was settled longer ago than the flow's deduplication window.")
 )

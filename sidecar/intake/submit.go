@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/endpoint"
@@ -105,6 +106,11 @@ func extendDeadline(w http.ResponseWriter, by time.Duration) {
 
 // read takes the body in, bounded, and holds its share of the memory until release.
 func (i *Intake) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		// A handler would get the bytes without a word about their coding.
+		w.Header().Set("Accept-Encoding", "identity")
+		return nil, nil, problemEncoded
+	}
 	limit := int64(i.options.MaxPayload())
 	switch mediaType(r.Header) {
 	case typeEvent:
