@@ -2,10 +2,10 @@ package flow
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/conditions"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
 
 func (o *observation) workersBound() conditions.Condition {
@@ -43,31 +43,31 @@ func (o *observation) deliveryFailed() conditions.Condition {
 	if s.GetFailureStage() == "" {
 		return conditions.False(kind, v1alpha1.ReasonDelivering, "")
 	}
-	return conditions.True(kind, failureReason(s.FailureStage, s.FailureReason), fmt.Sprintf("stage %s: %s", s.FailureStage, s.FailureReason))
+	return conditions.True(kind, failureReason(s.FailureStage, s.FailureCode), fmt.Sprintf("stage %s: %s", s.FailureStage, s.FailureReason))
 }
 
-// failureReason names a failure. The cause comes as the text of an error of the queue.
-func failureReason(stage, cause string) string {
-	fenced, conflict := strings.Contains(cause, "fenced"), strings.Contains(cause, "conflict")
+// failure is where and why delivery failed, as the producer names it.
+type failure struct{ stage, code string }
+
+var failureReasons = map[failure]string{
+	{"Store", runtimeconfig.FailureFenced}:     v1alpha1.ReasonStoreFenced,
+	{"Store", runtimeconfig.FailureConflict}:   v1alpha1.ReasonStoreConflict,
+	{"Accept", runtimeconfig.FailureFenced}:    v1alpha1.ReasonAcceptFenced,
+	{"Accept", runtimeconfig.FailureConflict}:  v1alpha1.ReasonAcceptConflict,
+	{"Confirm", runtimeconfig.FailureFenced}:   v1alpha1.ReasonConfirmFenced,
+	{"Confirm", runtimeconfig.FailureConflict}: v1alpha1.ReasonConfirmConflict,
+	{"Confirm", ""}: v1alpha1.ReasonConfirmFailed,
+}
+
+func failureReason(stage, code string) string {
 	switch {
-	case strings.Contains(cause, "unsupported format"):
+	case code == runtimeconfig.FailureFormat:
 		return v1alpha1.ReasonQueueFormatUnsupported
 	case stage == "Load":
 		return v1alpha1.ReasonLoadFailed
-	case stage == "Store" && fenced:
-		return v1alpha1.ReasonStoreFenced
-	case stage == "Store" && conflict:
-		return v1alpha1.ReasonStoreConflict
-	case stage == "Accept" && fenced:
-		return v1alpha1.ReasonAcceptFenced
-	case stage == "Accept" && conflict:
-		return v1alpha1.ReasonAcceptConflict
-	case stage == "Confirm" && fenced:
-		return v1alpha1.ReasonConfirmFenced
-	case stage == "Confirm" && conflict:
-		return v1alpha1.ReasonConfirmConflict
-	case stage == "Confirm":
-		return v1alpha1.ReasonConfirmFailed
+	}
+	if reason, found := failureReasons[failure{stage, code}]; found {
+		return reason
 	}
 	return v1alpha1.ReasonProtocolViolation
 }

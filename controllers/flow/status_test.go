@@ -62,7 +62,7 @@ func TestConditions(t *testing.T) {
 		"loading": {edits: []edit{stats(func(s *protocolv1.FlowStats) { s.State = "Loading" })}, want: map[string]string{"Ready": "False/QueueLoading"}},
 		"fenced": {
 			edits: []edit{stats(func(s *protocolv1.FlowStats) {
-				s.State, s.FailureStage, s.FailureReason = "Failed", "Store", "queue: fenced by a newer epoch"
+				s.State, s.FailureStage, s.FailureCode, s.FailureReason = "Failed", "Store", "fenced", "another producer has it, no conflict"
 			})},
 			want: map[string]string{"Ready": "False/StoreFenced", "DeliveryFailed": "True/StoreFenced"},
 		},
@@ -143,16 +143,16 @@ func TestCountsAreAbsentWithoutAReport(t *testing.T) {
 }
 
 func TestFailureReason(t *testing.T) {
-	cases := map[[2]string]string{
-		{"Load", "io error"}: v1alpha1.ReasonLoadFailed, {"Load", "queue: unsupported format version"}: v1alpha1.ReasonQueueFormatUnsupported,
-		{"Store", "queue: conflict"}: v1alpha1.ReasonStoreConflict, {"Accept", "queue: fenced by a newer epoch"}: v1alpha1.ReasonAcceptFenced,
-		{"Accept", "queue: conflict"}: v1alpha1.ReasonAcceptConflict, {"Confirm", "queue: fenced by a newer epoch"}: v1alpha1.ReasonConfirmFenced,
-		{"Confirm", "queue: conflict"}: v1alpha1.ReasonConfirmConflict, {"Confirm", "io error"}: v1alpha1.ReasonConfirmFailed,
-		{"Protocol", "x"}: v1alpha1.ReasonProtocolViolation,
+	cases := map[failure]string{
+		{"Load", ""}: v1alpha1.ReasonLoadFailed, {"Load", "conflict"}: v1alpha1.ReasonLoadFailed, {"Load", "format"}: v1alpha1.ReasonQueueFormatUnsupported,
+		{"Store", "fenced"}: v1alpha1.ReasonStoreFenced, {"Store", "conflict"}: v1alpha1.ReasonStoreConflict,
+		{"Accept", "fenced"}: v1alpha1.ReasonAcceptFenced, {"Accept", "conflict"}: v1alpha1.ReasonAcceptConflict,
+		{"Confirm", "fenced"}: v1alpha1.ReasonConfirmFenced, {"Confirm", "conflict"}: v1alpha1.ReasonConfirmConflict, {"Confirm", ""}: v1alpha1.ReasonConfirmFailed,
+		{"Protocol", "protocol"}: v1alpha1.ReasonProtocolViolation, {"Store", ""}: v1alpha1.ReasonProtocolViolation,
 	}
 	for in, want := range cases {
-		if got := failureReason(in[0], in[1]); got != want {
-			t.Errorf("stage %s, cause %q: %s, want %s", in[0], in[1], got, want)
+		if got := failureReason(in.stage, in.code); got != want {
+			t.Errorf("stage %s, code %q: %s, want %s", in.stage, in.code, got, want)
 		}
 	}
 }

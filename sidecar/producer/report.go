@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/endpoint"
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
+	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/transport"
 )
 
@@ -137,7 +139,7 @@ func report(document runtimeconfig.Producer, hash, podUID string, s endpoint.Pro
 		QueueFormat: s.QueueFormat, ConfigHash: hash,
 	}
 	if s.Failure != nil {
-		out.FailureStage = string(s.Failure.Stage)
+		out.FailureStage, out.FailureCode = string(s.Failure.Stage), codeOf(*s.Failure)
 		if s.Failure.Cause != nil {
 			out.FailureReason = s.Failure.Cause.Error()
 		}
@@ -151,6 +153,21 @@ func report(document runtimeconfig.Producer, hash, podUID string, s endpoint.Pro
 		})
 	}
 	return out
+}
+
+// codeOf names the cause of a failure for the operator.
+func codeOf(failure delivery.Failed) string {
+	switch {
+	case errors.Is(failure.Cause, queue.ErrUnsupportedFormat):
+		return runtimeconfig.FailureFormat
+	case failure.Stage == delivery.StageProtocol:
+		return runtimeconfig.FailureProtocol
+	case errors.Is(failure.Cause, queue.ErrFenced):
+		return runtimeconfig.FailureFenced
+	case errors.Is(failure.Cause, queue.ErrConflict):
+		return runtimeconfig.FailureConflict
+	}
+	return ""
 }
 
 // Values of FlowStats.state.

@@ -2348,8 +2348,9 @@ type FlowStats struct {
 	Session   string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
 	Epoch     uint64                 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// state is Loading, Running, Suspended, Draining, Failed.
-	State                   string         `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
-	FailureStage            string         `protobuf:"bytes,8,opt,name=failure_stage,json=failureStage,proto3" json:"failure_stage,omitempty"`
+	State        string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
+	FailureStage string `protobuf:"bytes,8,opt,name=failure_stage,json=failureStage,proto3" json:"failure_stage,omitempty"`
+	// failure_reason is for people; failure_code is fenced, conflict, format or protocol, or empty for any other cause.
 	FailureReason           string         `protobuf:"bytes,9,opt,name=failure_reason,json=failureReason,proto3" json:"failure_reason,omitempty"`
 	BacklogJobs             int64          `protobuf:"varint,10,opt,name=backlog_jobs,json=backlogJobs,proto3" json:"backlog_jobs,omitempty"`
 	BacklogBytes            int64          `protobuf:"varint,11,opt,name=backlog_bytes,json=backlogBytes,proto3" json:"backlog_bytes,omitempty"`
@@ -2368,6 +2369,7 @@ type FlowStats struct {
 	QueueFormat             uint64         `protobuf:"varint,24,opt,name=queue_format,json=queueFormat,proto3" json:"queue_format,omitempty"`
 	ConfigHash              string         `protobuf:"bytes,25,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"`
 	BacklogFull             bool           `protobuf:"varint,26,opt,name=backlog_full,json=backlogFull,proto3" json:"backlog_full,omitempty"`
+	FailureCode             string         `protobuf:"bytes,27,opt,name=failure_code,json=failureCode,proto3" json:"failure_code,omitempty"`
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
 }
@@ -2582,6 +2584,13 @@ func (x *FlowStats) GetBacklogFull() bool {
 		return x.BacklogFull
 	}
 	return false
+}
+
+func (x *FlowStats) GetFailureCode() string {
+	if x != nil {
+		return x.FailureCode
+	}
+	return ""
 }
 
 type BoundWorker struct {
@@ -2892,7 +2901,7 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	" \x01(\x03R\vidleSeconds\x12\x1b\n" +
 	"\tapp_ready\x18\v \x01(\bR\bappReady\x12\x1f\n" +
 	"\vconfig_hash\x18\f \x01(\tR\n" +
-	"configHash\"\xab\a\n" +
+	"configHash\"\xce\a\n" +
 	"\tFlowStats\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04flow\x18\x02 \x01(\tR\x04flow\x12\x19\n" +
@@ -2922,7 +2931,8 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\fqueue_format\x18\x18 \x01(\x04R\vqueueFormat\x12\x1f\n" +
 	"\vconfig_hash\x18\x19 \x01(\tR\n" +
 	"configHash\x12!\n" +
-	"\fbacklog_full\x18\x1a \x01(\bR\vbacklogFull\"\xa8\x01\n" +
+	"\fbacklog_full\x18\x1a \x01(\bR\vbacklogFull\x12!\n" +
+	"\ffailure_code\x18\x1b \x01(\tR\vfailureCode\"\xa8\x01\n" +
 	"\vBoundWorker\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x19\n" +
 	"\bpod_name\x18\x02 \x01(\tR\apodName\x12\x12\n" +

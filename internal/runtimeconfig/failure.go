@@ -1,0 +1,10 @@
+package runtimeconfig
+
+// Codes of FlowStats.failure_code: why reliable delivery failed, where the operator tells causes apart. Empty is any other cause, such as
+// an error of the disk, which failure_reason describes.
+const (
+	FailureFenced   = "fenced"   // a newer writer owns the queue
+	FailureConflict = "conflict" // the queue contradicts the writer or itself
+	FailureFormat   = "format"   // the data were written by a newer version
+	FailureProtocol = "protocol" // something that no retry heals
+)

@@ -1,0 +1,39 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/endpoint"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// The operator tells failures apart by their code, whatever their text says.
+func TestReportNamesTheFailure(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stage delivery.Stage
+		cause error
+		want  string
+	}{
+		"fenced":           {delivery.StageStore, fmt.Errorf("storing: %w", queue.ErrFenced), runtimeconfig.FailureFenced},
+		"conflict":         {delivery.StageAccept, fmt.Errorf("accepting: %w", queue.ErrConflict), runtimeconfig.FailureConflict},
+		"newer format":     {delivery.StageLoad, fmt.Errorf("opening the queue: %w", queue.ErrUnsupportedFormat), runtimeconfig.FailureFormat},
+		"corrupt row":      {delivery.StageProtocol, fmt.Errorf("%w: stored job 7 is not readable", queue.ErrConflict), runtimeconfig.FailureProtocol},
+		"words of a cause": {delivery.StageConfirm, errors.New("the disk is fenced off after a conflict"), ""},
+		"no cause":         {delivery.StageConfirm, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stats := endpoint.ProducerStats{Failure: &delivery.Failed{Stage: tc.stage, Cause: tc.cause}}
+			got := report(runtimeconfig.Producer{}, "", "pod", stats)
+			if got.FailureStage != string(tc.stage) || got.FailureCode != tc.want {
+				t.Errorf("stage %q, code %q; want %q, %q", got.FailureStage, got.FailureCode, tc.stage, tc.want)
+			}
+		})
+	}
+	if got := report(runtimeconfig.Producer{}, "", "pod", endpoint.ProducerStats{}); got.FailureCode != "" || got.FailureStage != "" {
+		t.Errorf("a flow that delivers reports stage %q, code %q", got.FailureStage, got.FailureCode)
+	}
+}
