@@ -22,7 +22,7 @@ const (
 	// HeaderReason lets the app give a short reason that a person will read with the dead letter. It must hold no payload.
 	HeaderReason = "Workpulling-Reason"
 	// HeaderMessageID, HeaderAttempt, HeaderStoreSequence and HeaderRedelivered tell the app what the CloudEvents attributes have
-	// no standard name for. MessageID is the deduplication key.
+	// no standard name for. MessageID is the deduplication key. As every attribute, they are percent-encoded where they are not plain ASCII.
 	HeaderMessageID     = "Ce-Workpullingmessageid"
 	HeaderAttempt       = "Ce-Workpullingattempt"
 	HeaderStoreSequence = "Ce-Workpullingsequence"
@@ -126,30 +126,32 @@ func (h *HTTP) failed(err error) endpoint.Result {
 // setHeaders writes the CloudEvent in binary mode. The submitter's attributes win; what is missing gets a truthful default.
 func setHeaders(header http.Header, d protocol.Delivery, source string) {
 	header.Set("Ce-Specversion", "1.0")
-	header.Set("Ce-Id", d.Job.MessageID)
-	header.Set("Ce-Source", source)
+	header.Set("Ce-Id", attribute(d.Job.MessageID))
+	header.Set("Ce-Source", attribute(source))
 	header.Set("Ce-Type", "dev.workpulling.job")
 	header.Set("Content-Type", "application/octet-stream")
 	for key, value := range d.Job.Headers {
-		if forwarded(key) {
+		switch {
+		case strings.HasPrefix(key, protocol.HeaderCloudEvent):
+			header.Set(key, attribute(value))
+		case forwarded(key):
 			header.Set(key, value)
 		}
 	}
-	header.Set(HeaderMessageID, d.Job.MessageID)
+	header.Set(HeaderMessageID, attribute(d.Job.MessageID))
 	header.Set(HeaderAttempt, strconv.Itoa(d.Attempt))
 	header.Set(HeaderStoreSequence, strconv.FormatInt(d.StoreSeq, 10))
 	header.Set(HeaderRedelivered, strconv.FormatBool(d.Redelivered))
 }
 
-// forwarded keeps stored headers from reaching the app as anything but event attributes, content type and trace context.
+// forwarded lets content type and trace context through; besides the attributes of the event nothing else reaches the app.
 // In particular Idempotency-Key must not: Go's transport replays requests that bear it.
 func forwarded(key string) bool {
 	switch key {
 	case protocol.HeaderContentType, protocol.HeaderTraceParent, protocol.HeaderTraceState:
 		return true
-	default:
-		return strings.HasPrefix(key, protocol.HeaderCloudEvent)
 	}
+	return false
 }
 
 func outcome(answer *http.Response) endpoint.Result {
