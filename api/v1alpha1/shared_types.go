@@ -1,7 +1,5 @@
 package v1alpha1
 
-import corev1 "k8s.io/api/core/v1"
-
 // Switch is an on/off choice. It is an enum, not a boolean, so that a third
 // value can be added without a new field.
 //
@@ -15,28 +13,9 @@ const (
 	SwitchDisabled Switch = "Disabled"
 )
 
-// RuntimeSpec configures the sidecar that Workpulling adds to each pod.
-type RuntimeSpec struct {
-	// resources are the compute resources of the runtime sidecar.
-	//
-	// +optional
-	// +kubebuilder:default={requests: {cpu: "50m", memory: "64Mi"}, limits: {memory: "512Mi"}}
-	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
-
-	// updatePolicy decides when running pods receive a new version of the
-	// sidecar after an upgrade of the operator. OnNextRollout waits for the next
-	// change of the template, Rolling replaces the pods at once at the pace of a
-	// rollout, Manual only changes pods that are deleted by a person or replaced
-	// for another reason.
-	//
-	// +optional
-	// +kubebuilder:default=OnNextRollout
-	UpdatePolicy UpdatePolicy `json:"updatePolicy,omitempty"`
-}
-
-// UpdatePolicy says when a new version of the sidecar reaches running pods.
-//
-// +kubebuilder:validation:Enum=OnNextRollout;Rolling;Manual
+// UpdatePolicy says when a new version of the runtime, or new resources of it,
+// reach running pods. Which values there are, and what each does, differs: the
+// operator makes the pods of a pool itself, a StatefulSet the producer's.
 type UpdatePolicy string
 
 const (
@@ -44,6 +23,7 @@ const (
 	UpdateOnNextRollout UpdatePolicy = "OnNextRollout"
 	// UpdateRolling replaces running pods at once, at the pace of a rollout.
 	UpdateRolling UpdatePolicy = "Rolling"
-	// UpdateManual leaves running pods alone; only replacements are new.
+	// UpdateManual leaves a producer alone until a person deletes its pod. A pool
+	// has no such policy: its new workers are always of the newest runtime.
 	UpdateManual UpdatePolicy = "Manual"
 )

@@ -156,7 +156,28 @@ type WorkerPoolSpec struct {
 	//
 	// +optional
 	// +kubebuilder:default={}
-	Runtime RuntimeSpec `json:"runtime,omitzero"`
+	Runtime WorkerRuntimeSpec `json:"runtime,omitzero"`
+}
+
+// WorkerRuntimeSpec configures the sidecar of the workers.
+type WorkerRuntimeSpec struct {
+	// resources are the compute resources of the sidecar. New workers have them;
+	// running ones get them as updatePolicy says.
+	//
+	// +optional
+	// +kubebuilder:default={requests: {cpu: "50m", memory: "64Mi"}, limits: {memory: "512Mi"}}
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+
+	// updatePolicy decides when running workers are replaced for new resources, or
+	// for the new version of the sidecar after an upgrade of the operator.
+	// OnNextRollout leaves them alone until template or flows change, Rolling
+	// replaces them at once at the pace of update. A worker that is made for any
+	// reason, be it to replace one that a person deleted, always has the newest.
+	//
+	// +optional
+	// +kubebuilder:default=OnNextRollout
+	// +kubebuilder:validation:Enum=OnNextRollout;Rolling
+	UpdatePolicy UpdatePolicy `json:"updatePolicy,omitempty"`
 }
 
 // HandlerSpec is how the sidecar hands a job to the app: exactly one member.

@@ -134,7 +134,7 @@ type WorkPullingFlowSpec struct {
 	//
 	// +optional
 	// +kubebuilder:default={}
-	Runtime RuntimeSpec `json:"runtime,omitzero"`
+	Runtime ProducerRuntimeSpec `json:"runtime,omitzero"`
 
 	// suspend stops the flow without losing anything while it is Enabled: new jobs
 	// are refused, stored ones stay stored, running ones finish. The pod stays.
@@ -151,6 +151,27 @@ type WorkPullingFlowSpec struct {
 	// +optional
 	// +kubebuilder:default=Drain
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+}
+
+// ProducerRuntimeSpec configures the runtime in the producer pod.
+type ProducerRuntimeSpec struct {
+	// resources are the compute resources of the runtime. A change reaches the
+	// running producer as updatePolicy says.
+	//
+	// +optional
+	// +kubebuilder:default={requests: {cpu: "50m", memory: "64Mi"}, limits: {memory: "512Mi"}}
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+
+	// updatePolicy decides when the running producer gets new resources, or the
+	// new version of the runtime after an upgrade of the operator. OnNextRollout
+	// waits for the next change of producer.template; a pod that is replaced for
+	// another reason keeps the old ones. Rolling replaces the pod at once. Manual
+	// waits until the pod is replaced for any reason, such as a person deleting it.
+	//
+	// +optional
+	// +kubebuilder:default=OnNextRollout
+	// +kubebuilder:validation:Enum=OnNextRollout;Rolling;Manual
+	UpdatePolicy UpdatePolicy `json:"updatePolicy,omitempty"`
 }
 
 // DeletionPolicy is what deleting a flow does to unconfirmed jobs.
@@ -185,8 +206,9 @@ type ProducerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata) || ((!has(self.metadata.labels) || self.metadata.labels.all(k, !k.startsWith('workpulling.dev/'))) && (!has(self.metadata.annotations) || self.metadata.annotations.all(k, !k.startsWith('workpulling.dev/'))))",message="labels and annotations that start with workpulling.dev/ are reserved"
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 
-	// retryIntervalMilliseconds is how often the producer repeats a message to its
-	// app that has not been answered.
+	// retryIntervalMilliseconds is how often the runtime repeats a message that an
+	// app on the gRPC producer stream has not answered. The HTTP intake has no use
+	// for it.
 	//
 	// +optional
 	// +kubebuilder:default=500
@@ -194,15 +216,17 @@ type ProducerSpec struct {
 	// +kubebuilder:validation:Maximum=60000
 	RetryIntervalMilliseconds int32 `json:"retryIntervalMilliseconds,omitempty"`
 
-	// deliveryConfirmation tells the submitting app about each job that has been
-	// confirmed durably, while it is Enabled.
+	// deliveryConfirmation tells an app on the gRPC producer stream about each job
+	// that has been confirmed durably, while it is Enabled. A submission over HTTP
+	// asks with ?wait=confirmed, whatever this says.
 	//
 	// +optional
 	// +kubebuilder:default=Disabled
 	DeliveryConfirmation Switch `json:"deliveryConfirmation,omitempty"`
 
-	// streamTimeoutSeconds is how long an open submission stream may stay silent
-	// before it is closed and the credit granted on it ends.
+	// streamTimeoutSeconds is how long a gRPC producer stream may stay silent
+	// before it is closed and the credit granted on it ends. It does not concern
+	// the HTTP intake.
 	//
 	// +optional
 	// +kubebuilder:default=60

@@ -81,7 +81,7 @@ func makePool() *v1alpha1.WorkerPool {
 				},
 			},
 			Drain:   v1alpha1.DrainSpec{TimeoutSeconds: 120},
-			Runtime: runtimeSpec(),
+			Runtime: v1alpha1.WorkerRuntimeSpec{Resources: resources()},
 		},
 	}
 }
@@ -120,7 +120,7 @@ func makeFlow() *v1alpha1.WorkPullingFlow {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "media", Name: "thumbnails", UID: "7a0b6f0e-6d2c-4a57-9a55-000000000002"},
 		Spec: v1alpha1.WorkPullingFlowSpec{
 			Queue:   v1alpha1.QueueSpec{Type: v1alpha1.QueueLocal},
-			Runtime: runtimeSpec(),
+			Runtime: v1alpha1.ProducerRuntimeSpec{Resources: resources()},
 		},
 	}
 }
@@ -134,9 +134,9 @@ func withProducerApp(flow *v1alpha1.WorkPullingFlow) *v1alpha1.WorkPullingFlow {
 	return flow
 }
 
-func runtimeSpec() v1alpha1.RuntimeSpec {
-	return v1alpha1.RuntimeSpec{Resources: corev1.ResourceRequirements{
+func resources() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
 		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
-	}}
+	}
 }

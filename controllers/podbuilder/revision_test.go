@@ -58,7 +58,7 @@ func TestRevision(t *testing.T) {
 }
 
 func TestRuntimeRevision(t *testing.T) {
-	runtime := Runtime{Image: image, Resources: runtimeSpec().Resources}
+	runtime := Runtime{Image: image, Resources: resources()}
 	base, err := runtime.Revision()
 	if err != nil {
 		t.Fatal(err)

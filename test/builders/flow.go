@@ -37,7 +37,7 @@ func MakeFlow(name, namespace string) *FlowBuilder {
 				Backoff:     v1alpha1.RedeliveryBackoff{InitialMilliseconds: 1000, MaxMilliseconds: 60000},
 			},
 			Liveness:       v1alpha1.LivenessSpec{HeartbeatSeconds: 2, DeadlineSeconds: 10},
-			Runtime:        defaultRuntime(),
+			Runtime:        v1alpha1.ProducerRuntimeSpec{Resources: defaultResources(), UpdatePolicy: v1alpha1.UpdateOnNextRollout},
 			Suspend:        v1alpha1.SwitchDisabled,
 			DeletionPolicy: v1alpha1.DeletionDrain,
 		},

@@ -33,7 +33,7 @@ func MakePool(name, namespace, flow string) *PoolBuilder {
 				MaxUnavailable: ptr.To(intstr.FromString("25%")),
 			},
 			Paused:  v1alpha1.SwitchDisabled,
-			Runtime: defaultRuntime(),
+			Runtime: v1alpha1.WorkerRuntimeSpec{Resources: defaultResources(), UpdatePolicy: v1alpha1.UpdateOnNextRollout},
 		},
 	}}
 }

@@ -68,6 +68,11 @@ var poolCases = []Case{
 		Refused: "must be a whole number of at least 0 or a percentage from 0% to 100%",
 	},
 
+	{Name: "a pool whose runtime is updated at once", Base: Pool, Object: []string{`spec: {runtime: {updatePolicy: Rolling}}`}},
+	{
+		Name: "a pool whose runtime is updated by hand", Base: Pool, Object: []string{`spec: {runtime: {updatePolicy: Manual}}`},
+		Refused: "spec.runtime.updatePolicy",
+	},
 	{Name: "a paused pool", Base: Pool, Object: []string{`spec: {paused: Enabled}`}},
 	{Name: "a pool that is paused by a boolean", Base: Pool, Object: []string{`spec: {paused: true}`}, Refused: "spec.paused"},
 }
