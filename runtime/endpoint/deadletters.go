@@ -32,33 +32,35 @@ func (p *Producer) Drop(ctx context.Context, ref queue.JobRef, audit string) err
 	})
 }
 
-func (p *Producer) settleLetter(ctx context.Context, doing string, operation func(context.Context, queue.Epoch) (delivery.Event, error)) error {
-	var epoch queue.Epoch
-	var generation uint64
-	if err := p.loop.call(ctx, func() {
-		generation = p.generation
-		if p.controller != nil && p.failure == nil {
-			epoch = p.controller.Stats().Epoch
-		}
-	}); err != nil {
-		return err
-	}
-	if epoch == 0 {
-		return fmt.Errorf("%s: %w", doing, ErrUnavailable)
-	}
-	// A caller that goes away must not separate the write from the event about it.
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.operationTimeout())
+// settleLetter writes a person's decision and tells the controller. The write has no deadline of its own: one that happens after
+// its caller was told that the outcome is not known must reach the controller too, or the job would wait for the next load.
+func (p *Producer) settleLetter(ctx context.Context, doing string, write func(context.Context, queue.Epoch) (delivery.Event, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, p.operationTimeout())
 	defer cancel()
-	event, err := operation(bounded, epoch)
+	written := make(chan error, 1)
+	err := p.loop.call(ctx, func() {
+		if p.controller == nil || p.failure != nil || p.controller.Stats().Epoch == 0 {
+			written <- ErrUnavailable
+			return
+		}
+		epoch := p.controller.Stats().Epoch
+		p.lane.running.Go(func() {
+			event, err := write(p.lane.base, epoch)
+			if err == nil {
+				p.loop.post(func() { p.step(event) })
+			}
+			written <- err
+		})
+	})
 	if err != nil {
 		return queueError(doing, err)
 	}
-	p.loop.post(func() {
-		if generation == p.generation {
-			p.step(event)
-		}
-	})
-	return nil
+	select {
+	case err := <-written:
+		return queueError(doing, err)
+	case <-ctx.Done():
+		return queueError(doing, ctx.Err())
+	}
 }
 
 func queueError(doing string, err error) error {

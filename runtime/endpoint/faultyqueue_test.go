@@ -2,6 +2,7 @@ package endpoint_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/workpulling/workpulling/runtime/queue"
@@ -14,7 +15,7 @@ type faultyQueue struct {
 	mu    sync.Mutex
 	apply error
 	load  error
-	hold  chan struct{} // Apply waits for it or its context
+	hold  chan struct{} // Apply and Redrive wait for it or their context
 }
 
 func (q *faultyQueue) set(apply, load error) {
@@ -54,4 +55,21 @@ func (q *faultyQueue) Load(ctx context.Context, owner string, visit func(queue.R
 		return queue.State{}, 0, err
 	}
 	return q.WorkQueue.Load(ctx, owner, visit)
+}
+
+// Redrive happens also when its caller has given up, as a back-end may do.
+func (q *faultyQueue) Redrive(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) (queue.Row, error) {
+	q.mu.Lock()
+	hold := q.hold
+	q.mu.Unlock()
+	var late error
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			late = ctx.Err()
+		}
+	}
+	row, err := q.WorkQueue.Redrive(context.WithoutCancel(ctx), epoch, ref, audit)
+	return row, errors.Join(err, late)
 }
