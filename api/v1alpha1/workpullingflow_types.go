@@ -473,12 +473,18 @@ type WorkPullingFlowStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	DeadLetters *int64 `json:"deadLetters,omitempty"`
 
-	// lostJobs is the number of jobs that restarts of a Memory queue have lost. A
-	// Local queue loses none. Absent means not reported.
+	// lostJobs is the number of jobs, dead letters included, that a Memory queue
+	// lost with its producer's restarts and replacements, by its last reports. It
+	// never falls. A Local queue loses none. Absent means not reported yet.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LostJobs *int64 `json:"lostJobs,omitempty"`
+
+	// memory is what lostJobs is computed from. Absent for a queue of another type.
+	//
+	// +optional
+	Memory *MemoryStatus `json:"memory,omitempty"`
 
 	// intakeURL is where jobs are submitted from inside the cluster.
 	//
@@ -507,4 +513,26 @@ type QueueStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Epoch int64 `json:"epoch,omitempty"`
+}
+
+// MemoryStatus is the account of a Memory queue.
+type MemoryStatus struct {
+	// podUID is the UID of the producer pod that reported last.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	PodUID string `json:"podUID,omitempty"`
+
+	// heldJobs is how many jobs, dead letters included, the pod held.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	HeldJobs *int64 `json:"heldJobs,omitempty"`
+
+	// lostJobs is how many jobs restarts inside the pod lost.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	LostJobs *int64 `json:"lostJobs,omitempty"`
 }

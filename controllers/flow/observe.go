@@ -79,6 +79,9 @@ func (r *Reconciler) observeReports(o *observation) {
 	if stats.Stats.GetFlowUid() == string(o.flow.UID) {
 		o.stats = stats
 	}
+	if o.stats.Former.GetFlowUid() != string(o.flow.UID) {
+		o.stats.Former = nil
+	}
 	if o.pod == nil || o.stats.Stats.GetPodUid() != string(o.pod.UID) {
 		// It comes from a pod that is gone, or goes on without the cluster's knowledge.
 		o.stats.Connected = false

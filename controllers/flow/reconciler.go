@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -127,6 +128,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, p plan, a 
 	}
 	s := o.stats.Stats
 	r.Metrics.Flow(o.flow.Namespace, o.flow.Name, o.stats.Connected, s.GetBacklogJobs(), s.GetInFlight(), s.GetDeadLetters())
+	if note := lossNote(&o.flow.Status, &after.Status); note != "" {
+		r.Recorder.Eventf(o.flow, nil, corev1.EventTypeWarning, "JobsLost", "Counting", "%s", note)
+	}
 	conditions.Announce(r.Recorder, o.flow, changed, announced, inverted)
 	for _, c := range after.Status.Conditions {
 		if c.Type == v1alpha1.ConditionReady {

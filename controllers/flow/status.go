@@ -22,6 +22,7 @@ func makeStatus(o *observation, p plan, a applied) (v1alpha1.WorkPullingFlowStat
 	status.ObservedGeneration = o.flow.Generation
 	status.IntakeURL = intakeURL(o.flow)
 	o.counts(&status)
+	o.countLosses(&status)
 
 	producer := o.producerAvailable(a)
 	queue := o.queueAvailable(producer, a)
@@ -37,14 +38,16 @@ func (o *observation) counts(status *v1alpha1.WorkPullingFlowStatus) {
 	s := o.stats.Stats
 	if !o.stats.Connected {
 		if o.silent {
-			status.Backlog, status.InFlight, status.Workers, status.DeadLetters, status.LostJobs = nil, nil, nil, nil, nil
+			status.Backlog, status.InFlight, status.Workers, status.DeadLetters = nil, nil, nil, nil
 		}
 		return
 	}
 	status.Backlog, status.InFlight = ptr.To(s.BacklogJobs), ptr.To(s.InFlight)
 	status.Workers = ptr.To(int32(len(s.Workers)))
 	status.DeadLetters = ptr.To(s.DeadLetters)
-	status.LostJobs = ptr.To(int64(s.LostVolatileTotal))
+	if o.flow.Spec.Queue.Type != v1alpha1.QueueMemory {
+		status.LostJobs = ptr.To(int64(s.LostVolatileTotal))
+	}
 	if s.Epoch > 0 {
 		status.Queue = &v1alpha1.QueueStatus{FormatVersion: int32(s.QueueFormat), Epoch: int64(s.Epoch)}
 	}

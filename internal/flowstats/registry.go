@@ -16,6 +16,8 @@ import (
 // Snapshot is the last that is known of one flow. It is not to be changed by a reader.
 type Snapshot struct {
 	Stats *protocolv1.FlowStats
+	// Former is the last report of the pod that reported before the one of Stats; nil where this process knows of none.
+	Former *protocolv1.FlowStats
 	// Connected says whether the producer's stream is open.
 	Connected bool
 	// At is when the report came in.
@@ -74,7 +76,13 @@ func (r *Registry) Live(flow types.NamespacedName) (Snapshot, bool) {
 
 // Accept takes a report in.
 func (r *Registry) Accept(flow types.NamespacedName, stats *protocolv1.FlowStats) {
-	r.update(flow, func(e *entry) { e.live = Snapshot{Stats: stats, Connected: true, At: r.clock.Now()} })
+	r.update(flow, func(e *entry) {
+		former := e.live.Former
+		if e.live.Stats != nil && e.live.Stats.PodUid != stats.PodUid {
+			former = e.live.Stats
+		}
+		e.live = Snapshot{Stats: stats, Former: former, Connected: true, At: r.clock.Now()}
+	})
 }
 
 // Disconnect notes that the stream of the pod that reported last is closed. A newer pod's stream is not touched.

@@ -73,3 +73,20 @@ func TestDisconnectOfAnOldPodIsIgnored(t *testing.T) {
 		t.Error("a forgotten flow still has numbers")
 	}
 }
+
+// What a pod held at its end counts, also where that had not been published yet when the next pod reported.
+func TestTheLastWordOfTheFormerPodIsKept(t *testing.T) {
+	flow := types.NamespacedName{Namespace: "media", Name: "thumbnails"}
+	registry := NewRegistry(clocktesting.NewFakeClock(time.Now()), time.Hour)
+	registry.Accept(flow, &protocolv1.FlowStats{PodUid: "old", BacklogJobs: 1})
+	registry.Accept(flow, &protocolv1.FlowStats{PodUid: "old", BacklogJobs: 7})
+	if got, _ := registry.Published(flow); got.Former != nil || got.Stats.BacklogJobs != 1 {
+		t.Fatalf("published %+v", got)
+	}
+	for _, backlog := range []int64{0, 2} {
+		registry.Accept(flow, &protocolv1.FlowStats{PodUid: "new", BacklogJobs: backlog})
+		if got, _ := registry.Published(flow); got.Stats.PodUid != "new" || got.Former.GetPodUid() != "old" || got.Former.BacklogJobs != 7 {
+			t.Errorf("published %+v; want the new pod, and the old one with 7 jobs", got)
+		}
+	}
+}
