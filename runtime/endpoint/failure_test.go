@@ -3,15 +3,17 @@ package endpoint_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/endpoint"
+	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// A fenced writer fails once, stays up, refuses and says why; an explicit restart recovers it under a new epoch (B-070, B-234, B-237).
+// A fenced writer fails once, stays up, refuses and says why; a new endpoint recovers it under a new epoch (B-070, B-234, B-237).
 func TestFencedFlowFailsOnceAndRecovers(t *testing.T) {
 	q := &faultyQueue{WorkQueue: memoryQueue(t)}
 	f := newFlow(t, q)
@@ -43,9 +45,8 @@ func TestFencedFlowFailsOnceAndRecovers(t *testing.T) {
 	epoch := f.stats(t).Epoch
 
 	q.set(nil, nil)
-	if err := f.producer.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.stop()
+	f.start(t)
 	submit(t, f, 10, 10)
 	f.settled(t)
 	c.check(t, 20)
@@ -83,6 +84,37 @@ func TestHangingQueueIsSurvived(t *testing.T) {
 	if s := f.stats(t); s.Failure != nil || !s.QueueAvailable {
 		t.Errorf("failure %v, available %v", s.Failure, s.QueueAvailable)
 	}
+}
+
+// A decision about a dead letter that is written after its person was told that the outcome is not known is carried out.
+func TestLateRedriveRuns(t *testing.T) {
+	q := &faultyQueue{WorkQueue: memoryQueue(t)}
+	f := newFlow(t, q)
+	f.options.OperationTimeout = 50 * time.Millisecond
+	f.start(t)
+	c := newCrew()
+	var healed atomic.Bool
+	c.join(t, f, "w0", func(context.Context, protocol.Delivery) endpoint.Result {
+		if healed.Load() {
+			return endpoint.Result{Outcome: protocol.Confirmed}
+		}
+		return endpoint.Result{Outcome: protocol.Rejected}
+	})
+	submit(t, f, 0, 1)
+	var letters []queue.DeadLetter
+	eventually(t, "the job is a dead letter", func() bool {
+		letters, _ = f.producer.ListDeadLetters(t.Context(), 0, 10)
+		return len(letters) == 1
+	})
+	healed.Store(true)
+	hold := make(chan struct{})
+	q.block(hold)
+	if err := f.producer.Redrive(t.Context(), letters[0].JobRef, "test"); !errors.Is(err, endpoint.ErrUnavailable) {
+		t.Errorf("re-driving into a hanging queue: %v", err)
+	}
+	q.block(nil)
+	close(hold)
+	eventually(t, "the job is confirmed", func() bool { return f.stats(t).Confirmed == 1 })
 }
 
 // Loads are retried until one succeeds; meanwhile submitters are told to come back (B-235).

@@ -33,9 +33,8 @@ func (l *lane) end() {
 	l.running.Wait()
 }
 
-// operate runs one operation with its deadline and feeds the event that it returns to the Controller of the same generation.
+// operate runs one operation with its deadline and feeds the event that it returns to the Controller.
 func (p *Producer) operate(timeout time.Duration, write bool, operation func(context.Context) (delivery.Event, func())) {
-	generation := p.generation
 	if write {
 		p.lane.writes.Add(1)
 	}
@@ -46,9 +45,6 @@ func (p *Producer) operate(timeout time.Duration, write bool, operation func(con
 		p.loop.post(func() {
 			if write {
 				p.lane.writes.Add(-1)
-			}
-			if generation != p.generation {
-				return
 			}
 			if before != nil {
 				before()

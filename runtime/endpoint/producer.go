@@ -85,7 +85,6 @@ type Producer struct {
 	controller *delivery.Controller
 	config     delivery.ControllerConfig
 	intake     delivery.SetIntake
-	generation uint64
 	todo       []delivery.Event
 	stepping   bool
 	stopping   bool
@@ -136,31 +135,13 @@ func (p *Producer) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin starts a fresh Controller.
+// begin starts the Controller.
 func (p *Producer) begin() {
-	p.generation++
-	p.failure = nil
 	p.began = p.options.Clock.Now()
 	p.controller = delivery.NewController(p.config, p.options.Random)
-	p.ages = ages{}
 	p.step(delivery.Start{})
 	p.step(p.intake)
 	p.desk.attach()
-}
-
-// Restart ends a failed incarnation and loads anew under a new epoch: the explicit recovery of a flow (B-237). All streams end.
-func (p *Producer) Restart(ctx context.Context) error {
-	return p.loop.call(ctx, func() {
-		for _, out := range p.workers {
-			out.Close()
-		}
-		for _, out := range p.producers {
-			out.Close()
-		}
-		clear(p.workers)
-		clear(p.producers)
-		p.begin()
-	})
 }
 
 // stopped decides whether the loop may end after its context did.
@@ -295,7 +276,7 @@ func (p *Producer) execute(action delivery.Action) {
 
 func (p *Producer) failed(f delivery.Failed) {
 	p.failure = &f
-	p.log.Error(f.Cause, "reliable delivery failed; no job is taken or dispatched until the flow is recovered", "stage", f.Stage)
+	p.log.Error(f.Cause, "reliable delivery failed; no job is taken or dispatched until this process is started anew", "stage", f.Stage)
 	p.desk.refuseAll(ErrUnavailable)
 	for conn, out := range p.workers {
 		out.Close()

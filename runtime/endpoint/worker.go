@@ -15,7 +15,7 @@ import (
 )
 
 // Handler processes deliveries. Handle is called on its own goroutine, at most Concurrency at a time, never twice at once for
-// one MessageID. ctx ends when the attempt is abandoned, the app restarts or the worker stops; a panic is a nack.
+// one MessageID. ctx ends when the attempt is abandoned or the worker stops; a panic is a nack.
 type Handler interface {
 	Handle(ctx context.Context, d protocol.Delivery) Result
 }
@@ -200,17 +200,6 @@ func (w *Worker) SetAppReady(ready bool) {
 	w.loop.post(func() { w.step(delivery.AppReady{Ready: ready}) })
 }
 
-// AppRestarted says that the app's process was replaced: all running handlers ended with it, in failure.
-func (w *Worker) AppRestarted() {
-	w.loop.post(func() {
-		for run, cancel := range w.runs {
-			cancel()
-			delete(w.runs, run)
-		}
-		w.step(delivery.AppRestarted{})
-	})
-}
-
 // Reconfigure replaces the tunables.
 func (w *Worker) Reconfigure(config delivery.ConsumerConfig) {
 	w.loop.post(func() { w.step(delivery.ReconfigureConsumer{Config: config}) })
@@ -254,7 +243,7 @@ func (w *Worker) step(event delivery.ConsumerEvent) {
 	}
 }
 
-// invoke runs one handler. Its result is dropped if the app restarted meanwhile, because that already answered for it.
+// invoke runs one handler.
 func (w *Worker) invoke(start delivery.StartHandler) {
 	ctx, cancel := context.WithCancel(w.runCtx)
 	w.runs[start.Run] = cancel
@@ -262,9 +251,6 @@ func (w *Worker) invoke(start delivery.StartHandler) {
 		defer cancel()
 		result := w.handle(ctx, start.Delivery)
 		w.loop.post(func() {
-			if _, ok := w.runs[start.Run]; !ok {
-				return
-			}
 			delete(w.runs, start.Run)
 			w.step(delivery.HandlerDone{Run: start.Run, Outcome: result.Outcome, Reason: result.Reason, RetryAfter: result.RetryAfter})
 		})
