@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -184,6 +185,19 @@ func TestRolloutOf(t *testing.T) {
 				t.Errorf("rollout %s, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+// A runtime that was staged under Manual waits for its pod to be deleted. Only Rolling may not wait.
+func TestRolloutOfWhatWasStaged(t *testing.T) {
+	for policy, want := range map[v1alpha1.UpdatePolicy]rollout{
+		v1alpha1.UpdateManual: verify, v1alpha1.UpdateOnNextRollout: verify, v1alpha1.UpdateRolling: replace,
+	} {
+		staged := statefulSet(nil)
+		staged.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+		if got := rolloutOf(staged, statefulSet(nil), policy); got != want {
+			t.Errorf("policy %s: rollout %s, want %s", policy, got, want)
+		}
 	}
 }
 

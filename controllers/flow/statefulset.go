@@ -36,6 +36,8 @@ func rolloutOf(observed, desired *appsv1.StatefulSet, policy v1alpha1.UpdatePoli
 	switch {
 	case !same(v1alpha1.LabelRevision):
 		return replace
+	case policy == v1alpha1.UpdateRolling && observed.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
+		return replace // what was staged waits for its pod to be deleted
 	case same(podbuilder.AnnotationTemplateHash):
 		return verify
 	case policy == v1alpha1.UpdateRolling:
@@ -103,10 +105,10 @@ func (r *Reconciler) ensureStatefulSet(ctx context.Context, o *observation, desi
 	after := o.set.DeepCopy()
 	children.Merge(after, desired)
 	after.Spec.Template = desired.Spec.Template
-	switch {
-	case how == stage:
+	switch how {
+	case stage:
 		after.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
-	case how == replace, o.flow.Spec.Runtime.UpdatePolicy != v1alpha1.UpdateManual:
+	case replace:
 		after.Spec.UpdateStrategy = desired.Spec.UpdateStrategy
 	}
 	if how == verify {
