@@ -44,3 +44,18 @@ func (o *observation) producerAvailable(a applied) conditions.Condition {
 	}
 	return conditions.False(kind, v1alpha1.ReasonPodStarting, "the producer's pod is ready; waiting for its first report")
 }
+
+// runtimeLag says that the producer runs with another runtime than a new pod would have, and how that ends. Empty means that it does not.
+func (o *observation) runtimeLag(p plan) string {
+	if p.set == nil || o.pod.Annotations[v1alpha1.AnnotationRuntimeRevision] == p.set.Annotations[v1alpha1.AnnotationRuntimeRevision] {
+		return ""
+	}
+	const lag = "the producer runs with an older version or older resources of the runtime"
+	switch o.flow.Spec.Runtime.UpdatePolicy {
+	case v1alpha1.UpdateRolling:
+		return lag + "; its pod is being replaced"
+	case v1alpha1.UpdateManual:
+		return lag + " until its pod is replaced: kubectl delete pod -n " + o.pod.Namespace + " " + o.pod.Name
+	}
+	return lag + " until spec.producer.template changes; to replace its pod now, set spec.runtime.updatePolicy to Rolling"
+}

@@ -25,6 +25,9 @@ func makeStatus(o *observation, p plan, a applied) (v1alpha1.WorkPullingFlowStat
 	o.countLosses(&status)
 
 	producer := o.producerAvailable(a)
+	if producer.Status == metav1.ConditionTrue {
+		producer.Message = o.runtimeLag(p)
+	}
 	queue := o.queueAvailable(producer, a)
 	workers := o.workersBound()
 	failed := o.deliveryFailed()

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
@@ -39,6 +41,26 @@ func TestConditions(t *testing.T) {
 	type edit func(*observation)
 	stats := func(change func(*protocolv1.FlowStats)) edit {
 		return func(o *observation) { change(o.stats.Stats) }
+	}
+	volume := func(size, capacity string) edit {
+		return func(o *observation) {
+			storage := func(of string) corev1.ResourceList {
+				return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(of)}
+			}
+			o.flow.Spec.Queue = builders.MakeFlow("orders", "shop").Volume(size, "fast").Obj().Spec.Queue
+			o.claim = &corev1.PersistentVolumeClaim{
+				Spec:   corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: storage(size)}},
+				Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storage(capacity)},
+			}
+		}
+	}
+	pools := func(replicas ...int32) edit {
+		return func(o *observation) {
+			o.stats.Stats.Workers = nil
+			for _, n := range replicas {
+				o.pools = append(o.pools, *builders.MakePool("packers", "shop", "orders").Replicas(n).Obj())
+			}
+		}
 	}
 	local := func(o *observation) { o.flow.Spec.Queue.Type = v1alpha1.QueueLocal }
 	cases := map[string]struct {
@@ -88,6 +110,23 @@ func TestConditions(t *testing.T) {
 			applied: applied{obstacle: podhealth.Problem{Reason: v1alpha1.ReasonNameConflict, Message: "Service taken"}},
 			want:    map[string]string{"Ready": "False/NameConflict"}, text: "taken",
 		},
+		"certificate": {
+			edits:   []edit{func(o *observation) { o.pod, o.stats.Connected = nil, false }},
+			applied: applied{obstacle: obstacleOf(v1alpha1.ReasonCertificatePending, errors.New("the Secret cannot be written"))},
+			want:    map[string]string{"Ready": "False/CertificatePending", "ProducerAvailable": "False/CertificatePending"}, text: "Secret",
+		},
+		"unable": {
+			applied: applied{obstacle: obstacleOf(v1alpha1.ReasonReconcileFailed, errors.New("etcd is away"))},
+			want:    map[string]string{"Ready": "False/ReconcileFailed", "ProducerAvailable": "False/ReconcileFailed"}, text: "etcd",
+		},
+		"resized":  {edits: []edit{volume("2Gi", "2Gi")}, want: map[string]string{"QueueAvailable": "True/QueueReady"}},
+		"resizing": {edits: []edit{volume("2Gi", "1Gi")}, want: map[string]string{"Ready": "True/Serving", "QueueAvailable": "True/VolumeResizing"}},
+		"resize refused": {
+			edits: []edit{volume("2Gi", "1Gi")}, applied: applied{resizeRefused: "the class does not allow it"},
+			want: map[string]string{"Ready": "True/Serving", "QueueAvailable": "True/VolumeResizeRefused"},
+		},
+		"pools at zero": {edits: []edit{pools(0, 0)}, want: map[string]string{"Ready": "True/Serving", "WorkersBound": "False/PoolsAtZero"}},
+		"workers start": {edits: []edit{pools(0, 2)}, want: map[string]string{"Ready": "True/Serving", "WorkersBound": "False/WorkersStarting"}},
 		"no class": {
 			edits: []edit{local, func(o *observation) {
 				o.claim = &corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}}
@@ -118,6 +157,35 @@ func TestConditions(t *testing.T) {
 			}
 			if ready := meta.FindStatusCondition(status.Conditions, "Ready"); !strings.Contains(ready.Message, tc.text) {
 				t.Errorf("Ready says %q, want a text with %q", ready.Message, tc.text)
+			}
+		})
+	}
+}
+
+func TestRuntimeLag(t *testing.T) {
+	cases := map[string]struct {
+		running string
+		policy  v1alpha1.UpdatePolicy
+		want    string
+	}{
+		"none":              {running: "rt-2", policy: v1alpha1.UpdateOnNextRollout},
+		"until the rollout": {running: "rt-1", policy: v1alpha1.UpdateOnNextRollout, want: "set spec.runtime.updatePolicy to Rolling"},
+		"by hand":           {running: "rt-1", policy: v1alpha1.UpdateManual, want: "kubectl delete pod -n shop orders-producer-0"},
+		"at once":           {running: "rt-1", policy: v1alpha1.UpdateRolling, want: "is being replaced"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := serving()
+			o.flow.Spec.Runtime.UpdatePolicy = tc.policy
+			o.pod.Annotations = map[string]string{v1alpha1.AnnotationRuntimeRevision: tc.running}
+			p := plan{set: statefulSet(map[string]string{v1alpha1.AnnotationRuntimeRevision: "rt-2"})}
+			status, _ := makeStatus(o, p, applied{})
+			producer := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProducerAvailable)
+			if producer.Reason != v1alpha1.ReasonProducerReady || !strings.Contains(producer.Message, tc.want) || (producer.Message == "") != (tc.want == "") {
+				t.Errorf("ProducerAvailable is %s: %q, want a message with %q", producer.Reason, producer.Message, tc.want)
+			}
+			if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+				t.Error("an older runtime makes the flow unready")
 			}
 		})
 	}

@@ -22,6 +22,8 @@ func Selector(pool *v1alpha1.WorkerPool) string {
 // tally counts the workers of a snapshot.
 type tally struct {
 	live, ready, updated, outdated, leaving, gone, late int
+	// lagging counts the live workers with another runtime than a new one gets, where that is no reason to replace them.
+	lagging int
 }
 
 func (s Snapshot) tally() tally {
@@ -38,6 +40,8 @@ func (s Snapshot) tally() tally {
 			}
 			if s.outdated(w) {
 				t.outdated++
+			} else if w.RuntimeRevision != s.RuntimeRevision {
+				t.lagging++
 			}
 		case w.leaving():
 			t.leaving++
@@ -191,7 +195,16 @@ func (o *observation) progressing(t tally, refusal podhealth.Problem) conditions
 	case t.live > s.desired() || t.leaving > 0:
 		return conditions.True(kind, v1alpha1.ReasonScalingDown, fmt.Sprintf("%d workers are wanted", s.desired()))
 	}
-	return conditions.False(kind, v1alpha1.ReasonStable, "")
+	return conditions.False(kind, v1alpha1.ReasonStable, runtimeLag(t))
+}
+
+// runtimeLag says how many workers run with another runtime than a new one gets, and what to do. Empty means none.
+func runtimeLag(t tally) string {
+	if t.lagging == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d workers run with an older version or older resources of the runtime until they are replaced; "+
+		"to replace them now, set spec.runtime.updatePolicy to Rolling", t.lagging, t.live)
 }
 
 func drained(s Snapshot, t tally) conditions.Condition {

@@ -151,6 +151,40 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+func TestRuntimeLag(t *testing.T) {
+	older := func(name string) *workerBuilder {
+		b := make1(name)
+		b.w.RuntimeRevision = "rt-0"
+		return b
+	}
+	cases := map[string]struct {
+		snapshot Snapshot
+		rolling  bool
+		want     string
+		text     string
+	}{
+		"none":       {snapshot: snapshotOf(1, make1("a")), want: "False/Stable"},
+		"some":       {snapshot: snapshotOf(3, older("a"), make1("b"), older("c")), want: "False/Stable", text: "2 of 3 workers run with an older version"},
+		"at once":    {snapshot: snapshotOf(1, older("a")), rolling: true, want: "True/RollingOut"},
+		"on its way": {snapshot: snapshotOf(1, make1("a"), older("b").marked(1).draining(1)), want: "True/ScalingDown"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := observed(tc.snapshot)
+			o.snapshot.RollRuntime = tc.rolling
+			status, _ := makeStatus(o, podhealth.Problem{})
+			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing)
+			lags := strings.Contains(c.Message, "older version")
+			if got := string(c.Status) + "/" + c.Reason; got != tc.want || !strings.Contains(c.Message, tc.text) || lags != (tc.text != "") {
+				t.Errorf("Progressing is %s: %q, want %s and a text with %q", got, c.Message, tc.want, tc.text)
+			}
+			if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+				t.Error("an older runtime makes the pool unready")
+			}
+		})
+	}
+}
+
 func TestPace(t *testing.T) {
 	surge, unavailable, err := pace(v1alpha1.UpdateSpec{}, 10)
 	if err != nil || surge != 3 || unavailable != 2 {
