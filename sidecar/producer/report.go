@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -138,14 +139,7 @@ func report(document runtimeconfig.Producer, hash, podUID string, s endpoint.Pro
 		QueueAvailable: s.QueueAvailable, QueueMessage: s.QueueMessage, CreditWithheld: s.CreditWithheld, BacklogFull: s.BacklogFull,
 		QueueFormat: s.QueueFormat, ConfigHash: hash,
 	}
-	if s.Failure != nil {
-		out.FailureStage, out.FailureCode = string(s.Failure.Stage), codeOf(*s.Failure)
-		if s.Failure.Cause != nil {
-			out.FailureReason = s.Failure.Cause.Error()
-		}
-	} else if s.LoadFailing {
-		out.FailureStage, out.FailureReason = string(delivery.StageLoad), s.QueueError
-	}
+	out.FailureStage, out.FailureCode, out.FailureReason = failureOf(s)
 	for _, b := range s.Bindings {
 		out.Workers = append(out.Workers, &protocolv1.BoundWorker{
 			PodUid: b.Worker.PodUID, PodName: b.Worker.PodName, Pool: b.Worker.Pool,
@@ -153,6 +147,22 @@ func report(document runtimeconfig.Producer, hash, podUID string, s endpoint.Pro
 		})
 	}
 	return out
+}
+
+// failureOf is the end of the delivery, or else what keeps the queue from it for a minute already and may yet heal.
+func failureOf(s endpoint.ProducerStats) (stage, code, reason string) {
+	switch {
+	case s.Failure != nil:
+		if s.Failure.Cause != nil {
+			reason = s.Failure.Cause.Error()
+		}
+		return string(s.Failure.Stage), codeOf(*s.Failure), reason
+	case s.LoadFailing:
+		return string(delivery.StageLoad), "", s.QueueError
+	case s.IsolatedConfirms > 0:
+		return string(delivery.StageConfirm), "", strings.TrimSuffix("confirmations cannot be written: "+s.QueueError, ": ")
+	}
+	return "", "", ""
 }
 
 // codeOf names the cause of a failure for the operator.

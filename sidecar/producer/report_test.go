@@ -33,7 +33,32 @@ func TestReportNamesTheFailure(t *testing.T) {
 			}
 		})
 	}
-	if got := report(runtimeconfig.Producer{}, "", "pod", endpoint.ProducerStats{}); got.FailureCode != "" || got.FailureStage != "" {
-		t.Errorf("a flow that delivers reports stage %q, code %q", got.FailureStage, got.FailureCode)
+}
+
+func TestReportTellsOfWhatMayHeal(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stats             endpoint.ProducerStats
+		stage, wantReason string
+	}{
+		"it delivers": {},
+		"loading fails": {
+			stats: endpoint.ProducerStats{Stats: delivery.Stats{LoadFailing: true, QueueError: "no such volume"}},
+			stage: "Load", wantReason: "no such volume",
+		},
+		"a confirmation cannot be written": {
+			stats: endpoint.ProducerStats{Stats: delivery.Stats{IsolatedConfirms: 2, QueueError: "input/output error"}},
+			stage: "Confirm", wantReason: "confirmations cannot be written: input/output error",
+		},
+		"and now the others are": {
+			stats: endpoint.ProducerStats{Stats: delivery.Stats{IsolatedConfirms: 2}},
+			stage: "Confirm", wantReason: "confirmations cannot be written",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := report(runtimeconfig.Producer{}, "", "pod", tc.stats)
+			if got.FailureStage != tc.stage || got.FailureCode != "" || got.FailureReason != tc.wantReason {
+				t.Errorf("stage %q, code %q, reason %q; want %q and %q", got.FailureStage, got.FailureCode, got.FailureReason, tc.stage, tc.wantReason)
+			}
+		})
 	}
 }
