@@ -3,6 +3,11 @@
 //	sidecar worker                  beside a worker's app: pulls jobs and posts them to it
 //	sidecar producer                beside a producing app, or alone as a gateway: takes jobs in, stores and dispatches them
 //	sidecar install-prestop DIR     copies the prestop program into a volume that it shares with the app, and ends
+//
+// Invariants:
+//   - Every start is an incarnation of its own: the pod's UID, and a nonce that was never used before (D-01).
+//   - SIGTERM ends it in order, as sidecar/worker and sidecar/producer say; it never exits in the middle of a job by itself.
+//   - Its heap stays below nine tenths of the container's memory limit, so that garbage alone gets nothing killed.
 package main
 
 import (
@@ -15,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
 	"github.com/spf13/cobra"
@@ -89,11 +95,23 @@ func start(level string, run func(logr.Logger, protocol.Incarnation) error) erro
 		return errors.New("the environment variable " + runtimeconfig.EnvPodUID + " is missing: the operator sets it when it builds the pod")
 	}
 	log = log.WithValues("pod", os.Getenv(runtimeconfig.EnvPodName), "bootNonce", incarnation.BootNonce[:8])
+	limitMemory(log, memlimit.FromCgroup)
 	if err := run(log, incarnation); err != nil {
 		log.Error(err, "The sidecar ended")
 		return err
 	}
 	return nil
+}
+
+// limitMemory tells the garbage collector how much memory the container has, unless GOMEMLIMIT says it. Without that the heap may
+// double before it is collected, and a full backlog would be killed for its garbage.
+func limitMemory(log logr.Logger, container memlimit.Provider) {
+	limit, err := memlimit.Set(memlimit.WithProvider(container))
+	if err != nil {
+		log.Error(err, "The memory limit of the container is not known; set GOMEMLIMIT if this process is killed for memory")
+		return
+	}
+	log.V(1).Info("Keeping the heap below the memory limit of the container", "bytes", limit)
 }
 
 func newLogger(level string) (logr.Logger, func(), error) {
