@@ -1,5 +1,9 @@
 // Command prestop waits for the worker's drain and then runs the user's own preStop hook. It is static, because the user's image
 // may have no shell and no C library.
+//
+// Invariants:
+//   - A drain that does not end, or cannot be begun, is said and does not fail the hook: the app still gets its own hook and SIGTERM.
+//   - It never signals or stops anything by itself.
 package main
 
 import (
