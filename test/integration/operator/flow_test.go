@@ -7,7 +7,9 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,6 +69,28 @@ var _ = Describe("A flow", func() {
 		Consistently(func() int { return len(writes.in(namespace)) }).WithTimeout(2 * second).Should(Equal(len(before)))
 	})
 
+	It("counts the jobs that a Memory queue lost with its pod", func(ctx SpecContext) {
+		namespace, p := servingFlow(ctx, func(f *v1alpha1.WorkPullingFlow) { f.Spec.DeletionPolicy = v1alpha1.DeletionDiscard })
+		lost := func() *int64 { return getFlow(ctx, namespace, flowName).Status.LostJobs }
+		Expect(lost()).To(HaveValue(BeZero()))
+		p.set(func(s *protocolv1.FlowStats) { p.forgets, s.BacklogJobs, s.InFlight = true, 4, 2 })
+		Eventually(func() *int64 { return getFlow(ctx, namespace, flowName).Status.Backlog }).WithTimeout(60 * second).Should(HaveValue(Equal(int64(4))))
+		Expect(env.Client.Delete(ctx, &corev1.Pod{ObjectMeta: named(namespace, "orders-producer-0")})).To(Succeed())
+		Eventually(lost).WithTimeout(60 * second).Should(HaveValue(Equal(int64(6))))
+		Eventually(func() []string {
+			var list eventsv1.EventList
+			Expect(env.Client.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
+			var notes []string
+			for _, e := range list.Items {
+				if e.Reason == "JobsLost" {
+					notes = append(notes, e.Note)
+				}
+			}
+			return notes
+		}).Should(ConsistOf(ContainSubstring("lost 6 jobs")))
+		Consistently(lost).WithTimeout(2 * second).Should(HaveValue(Equal(int64(6))))
+	})
+
 	It("changes a document and no pod when anything but the template is edited", func(ctx SpecContext) {
 		namespace, _ := servingFlow(ctx, nil)
 		set := &appsv1.StatefulSet{ObjectMeta: named(namespace, "orders-producer")}
@@ -81,6 +105,9 @@ var _ = Describe("A flow", func() {
 		Eventually(func() int64 { return getFlow(ctx, namespace, flowName).Status.ObservedGeneration }).Should(BeNumerically(">", 1))
 		Expect(exists(ctx, set)()).To(BeTrue())
 		Expect(set.Generation).To(Equal(generation))
+		Eventually(func() string {
+			return meta.FindStatusCondition(getFlow(ctx, namespace, flowName).Status.Conditions, v1alpha1.ConditionProducerAvailable).Message
+		}).Should(ContainSubstring("set spec.runtime.updatePolicy to Rolling"), "an edit that waits is visible")
 		editFlow(ctx, namespace, func(f *v1alpha1.WorkPullingFlow) { f.Spec.Suspend = v1alpha1.SwitchEnabled })
 		Eventually(flowCondition(ctx, namespace, flowName, v1alpha1.ConditionReady)).Should(Equal("False/Suspended"))
 	})

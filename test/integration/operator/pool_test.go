@@ -55,6 +55,24 @@ func readyPool(ctx SpecContext, replicas int32) (string, *node) {
 }
 
 var _ = Describe("A pool", func() {
+	It("says that no worker can be made of a new template, and keeps the old workers", func(ctx SpecContext) {
+		namespace, _ := readyPool(ctx, 1)
+		before := uids(workers(ctx, namespace, poolName))
+		edit(ctx, namespace, poolName, func(p *v1alpha1.WorkerPool) {
+			p.Spec.Template.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+				HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: intstr.FromString("admin")},
+			}}
+		})
+		Eventually(poolCondition(ctx, namespace, poolName, v1alpha1.ConditionProgressing)).Should(Equal("False/TemplateInvalid"))
+		Expect(uids(workers(ctx, namespace, poolName))).To(Equal(before))
+		Expect(poolCondition(ctx, namespace, poolName, v1alpha1.ConditionReady)()).To(Equal("True/WorkersReady"))
+		edit(ctx, namespace, poolName, func(p *v1alpha1.WorkerPool) {
+			p.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "admin", ContainerPort: 8081}}
+		})
+		Eventually(poolCondition(ctx, namespace, poolName, v1alpha1.ConditionProgressing)).WithTimeout(60 * second).Should(Equal("False/Stable"))
+		Expect(uids(workers(ctx, namespace, poolName))).NotTo(Equal(before))
+	})
+
 	It("makes its workers, and then writes nothing more", func(ctx SpecContext) {
 		namespace, _ := readyPool(ctx, 3)
 		Expect(workers(ctx, namespace, poolName)).To(HaveLen(3))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -30,6 +31,8 @@ type producer struct {
 	namespace, flow string
 	mu              sync.Mutex
 	stats           *protocolv1.FlowStats
+	// forgets says that a new pod holds nothing of what the one before held.
+	forgets bool
 }
 
 // newProducer reports for a flow, over the real way, until the spec ends. It waits until the flow has a ready pod.
@@ -80,6 +83,7 @@ func (p *producer) session(ctx context.Context) error {
 	if err := env.Client.Get(ctx, key, &pod); err != nil {
 		return err
 	}
+	p.start(string(pod.UID))
 	token, err := podToken(ctx, &pod)
 	if err != nil {
 		return err
@@ -100,6 +104,10 @@ func (p *producer) session(ctx context.Context) error {
 		return err
 	}
 	for {
+		var current corev1.Pod
+		if err := env.Client.Get(ctx, key, &current); err != nil || current.UID != pod.UID {
+			return errors.Join(err, fmt.Errorf("pod %s was replaced", pod.UID))
+		}
 		report, err := p.report(ctx, &pod)
 		if err != nil {
 			return err
@@ -117,6 +125,16 @@ func (p *producer) session(ctx context.Context) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// start is the start of a pod.
+func (p *producer) start(uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.forgets && p.stats.PodUid != "" && p.stats.PodUid != uid {
+		p.stats.BacklogJobs, p.stats.InFlight, p.stats.DeadLetters = 0, 0, 0
+	}
+	p.stats.PodUid = uid
 }
 
 func podToken(ctx context.Context, pod *corev1.Pod) (string, error) {
