@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -68,28 +69,16 @@ type sidecar struct {
 
 // Run runs a worker sidecar until ctx ends, and then drains it. The first configuration has to be there and valid.
 func Run(ctx context.Context, options Options) error {
-	// What must outlive ctx, because the drain needs it, lives until stop.
-	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-
 	document, err := config.Read[runtimeconfig.Worker](options.ConfigFile)
 	if err != nil {
 		return err
 	}
+	// What the drain needs outlives ctx: it all ends with lifetime, which ends with the drain or with the first part that fails.
+	base, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	parts, lifetime := errgroup.WithContext(base)
 	registry := prometheus.NewRegistry()
-	s := &sidecar{Options: options}
-	s.document.Store(&document)
-	s.app = newApp(lifetime, document.Value, telemetry.NewHandlerSeconds(registry))
-	s.worker = endpoint.NewWorker(endpoint.WorkerOptions{
-		Config:      consumerConfig(document.Value),
-		Incarnation: options.Incarnation,
-		Dial:        endpoint.DialPeer(s.peer),
-		Handler:     s.app,
-		Log:         options.Log.WithName("consumer"),
-	})
-	registry.MustRegister(telemetry.NewWorker(s.worker.Status), collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-
+	s := newSidecar(lifetime, options, document, registry)
 	door, err := drain.Listen(options.DrainSocket, s.worker)
 	if err != nil {
 		return err
@@ -100,20 +89,12 @@ func Run(ctx context.Context, options Options) error {
 	}
 	s.serving.Store(true)
 
-	parts, lifetime := errgroup.WithContext(lifetime)
 	parts.Go(func() error { return s.worker.Run(lifetime) })
 	parts.Go(func() error { return door.Run(lifetime) })
 	parts.Go(func() error { return operator.run(lifetime) })
 	parts.Go(func() error { return health.Serve(lifetime, options.HealthAddress, s.checks()) })
 	parts.Go(func() error { return health.ServeHTTP(lifetime, options.MetricsAddress, metrics(registry)) })
-	parts.Go(func() error {
-		handler.Probe(lifetime, s.app.where, s.app.poke, s.appReady)
-		return nil
-	})
-	parts.Go(func() error {
-		config.Watch(lifetime, options.Log.WithName("config"), options.ConfigFile, document, options.ConfigPoll, s.apply)
-		return nil
-	})
+	parts.Go(func() error { return s.watch(lifetime, document) })
 	parts.Go(func() error {
 		select {
 		case <-ctx.Done():
@@ -126,6 +107,32 @@ func Run(ctx context.Context, options Options) error {
 	if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("running the worker sidecar: %w", err)
 	}
+	return nil
+}
+
+// newSidecar makes the consumer and the app's handler, whose requests end with lifetime at the latest.
+func newSidecar(lifetime context.Context, options Options, document config.Document[runtimeconfig.Worker], registry *prometheus.Registry) *sidecar {
+	s := &sidecar{Options: options}
+	s.document.Store(&document)
+	s.app = newApp(lifetime, document.Value, telemetry.NewHandlerSeconds(registry))
+	s.worker = endpoint.NewWorker(endpoint.WorkerOptions{
+		Config:      consumerConfig(document.Value),
+		Incarnation: options.Incarnation,
+		Dial:        endpoint.DialPeer(s.peer),
+		Handler:     s.app,
+		Log:         options.Log.WithName("consumer"),
+	})
+	registry.MustRegister(telemetry.NewWorker(s.worker.Status), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return s
+}
+
+// watch follows the app's port and the configuration until ctx ends.
+func (s *sidecar) watch(ctx context.Context, document config.Document[runtimeconfig.Worker]) error {
+	var both sync.WaitGroup
+	both.Go(func() { handler.Probe(ctx, s.app.where, s.app.poke, s.appReady) })
+	both.Go(func() { config.Watch(ctx, s.Log.WithName("config"), s.ConfigFile, document, s.ConfigPoll, s.apply) })
+	both.Wait()
 	return nil
 }
 
@@ -159,30 +166,6 @@ func (s *sidecar) apply(next config.Document[runtimeconfig.Worker]) {
 }
 
 func (s *sidecar) configHash() string { return s.document.Load().Hash }
-
-func (s *sidecar) checks() health.Checks {
-	return health.Checks{
-		Startup: func() error {
-			if !s.serving.Load() {
-				return errors.New("not listening yet")
-			}
-			return nil
-		},
-		// Ready = the app answers and the worker is not draining; being bound is no part of it, so that a restart of the producer
-		// does not turn a whole pool NotReady (DESIGN 8).
-		Readiness: func() error {
-			status := s.worker.Status()
-			switch {
-			case status.Draining || status.Cordoned:
-				return errors.New("draining")
-			case !s.app.ready.Load():
-				return fmt.Errorf("the app does not listen on %s", s.app.where().Address())
-			default:
-				return nil
-			}
-		},
-	}
-}
 
 func metrics(registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
