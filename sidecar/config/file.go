@@ -46,14 +46,18 @@ func Watch[T any](ctx context.Context, log logr.Logger, path string, current Doc
 		case <-ticker.C:
 		}
 		next, err := Read[T](path)
-		switch {
-		case err != nil:
+		if err != nil {
 			if complained != err.Error() {
 				complained = err.Error()
 				log.Error(err, "Keeping the last good configuration", "path", path, "hash", current.Hash)
 			}
-		case next.Hash != current.Hash:
+			continue
+		}
+		if complained != "" {
 			complained = ""
+			log.Info("The configuration can be read again", "hash", next.Hash)
+		}
+		if next.Hash != current.Hash {
 			log.Info("Applying a new configuration", "hash", next.Hash, "previous", current.Hash)
 			current = next
 			changed(next)
