@@ -56,6 +56,7 @@ func (o *observation) runtimeLag(p plan) string {
 		return lag + "; its pod is being replaced"
 	case v1alpha1.UpdateManual:
 		return lag + " until its pod is replaced: kubectl delete pod -n " + o.pod.Namespace + " " + o.pod.Name
+	case v1alpha1.UpdateOnNextRollout:
 	}
 	return lag + " until spec.producer.template changes; to replace its pod now, set spec.runtime.updatePolicy to Rolling"
 }

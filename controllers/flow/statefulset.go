@@ -110,6 +110,7 @@ func (r *Reconciler) ensureStatefulSet(ctx context.Context, o *observation, desi
 		after.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 	case replace:
 		after.Spec.UpdateStrategy = desired.Spec.UpdateStrategy
+	case keep, verify:
 	}
 	if how == verify {
 		if same, err := r.changesNothing(ctx, o.set, after); err != nil || same {

@@ -128,7 +128,7 @@ func (o *observation) ready(t tally, accepted conditions.Condition, refusal podh
 	const kind = v1alpha1.ConditionReady
 	s := o.snapshot
 	short := fmt.Sprintf("%d of %d workers are ready", t.ready, s.desired())
-	problem := o.problem(t, refusal)
+	problem := o.problem(refusal)
 	switch {
 	case s.Deleting:
 		return conditions.False(kind, v1alpha1.ReasonDeleting, fmt.Sprintf(
@@ -146,7 +146,7 @@ func (o *observation) ready(t tally, accepted conditions.Condition, refusal podh
 }
 
 // problem is the first thing that keeps workers from being ready.
-func (o *observation) problem(t tally, refusal podhealth.Problem) podhealth.Problem {
+func (o *observation) problem(refusal podhealth.Problem) podhealth.Problem {
 	if refusal.Reason != "" && o.snapshot.wanting() {
 		return refusal
 	}
