@@ -77,8 +77,8 @@ const (
 	// constraints. The message is the scheduler's.
 	ReasonUnschedulable = "Unschedulable"
 	// ReasonTemplateInvalid: the API server refused a pod made from the template,
-	// by validation, Pod Security or a policy. The message is its answer; edit the
-	// template.
+	// by validation, Pod Security or a policy, or a preStop hook names a port that
+	// its container does not have. The message says what; edit the template.
 	ReasonTemplateInvalid = "TemplateInvalid"
 	// ReasonServiceAccountNotFound: the ServiceAccount the template names does not
 	// exist in the namespace. Create it or correct the name.
@@ -99,7 +99,8 @@ const (
 
 // Reasons of ProducerAvailable
 const (
-	// ReasonProducerReady: the producer pod is ready and reports.
+	// ReasonProducerReady: the producer pod is ready and reports. A message tells
+	// that it runs with an older runtime.
 	ReasonProducerReady = "ProducerReady"
 	// ReasonProducerSilent: the producer does not report to the operator. Delivery
 	// may go on; counts in the status are unknown.
@@ -218,7 +219,8 @@ const (
 
 // Reasons of Progressing
 const (
-	// ReasonStable: the pool has the workers asked for, of the newest revision.
+	// ReasonStable: the pool has the workers asked for, of the newest revision. A
+	// message tells of those that run with an older runtime.
 	ReasonStable = "Stable"
 	// ReasonScalingUp: workers are being added.
 	ReasonScalingUp = "ScalingUp"

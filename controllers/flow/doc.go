@@ -9,5 +9,6 @@
 //     on a volume other than the one that holds the flow's jobs.
 //   - A flow is let go only when its deletionPolicy is satisfied, by evidence from the producer, or when its namespace goes. What it
 //     waits for is in its Ready condition, with what a person can do.
-//   - Numbers in the status come from the producer's reports. Without one they are absent.
+//   - Numbers in the status come from the producer's reports. Without one they are absent, but for the number of lost jobs: what is lost
+//     stays lost, so it never falls.
 package flow
