@@ -48,5 +48,9 @@ func render(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{"conditions.md": conditions, "labels.md": labels, "api.md": fields}, nil
+	figures, err := metricsPage()
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"conditions.md": conditions, "labels.md": labels, "api.md": fields, "metrics.md": figures}, nil
 }

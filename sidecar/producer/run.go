@@ -24,6 +24,7 @@ import (
 	"github.com/workpulling/workpulling/sidecar/config"
 	"github.com/workpulling/workpulling/sidecar/health"
 	"github.com/workpulling/workpulling/sidecar/intake"
+	"github.com/workpulling/workpulling/sidecar/telemetry"
 )
 
 // sidecar is one running producer sidecar.
@@ -48,16 +49,16 @@ func Run(ctx context.Context, options Options) error {
 	registry := prometheus.NewRegistry()
 	s := &sidecar{Options: options}
 	s.document.Store(&document)
-	if err := s.build(document.Value, newAnswers(registry)); err != nil {
+	if err := s.build(document.Value, telemetry.NewAnswers(registry)); err != nil {
 		return err
 	}
-	registry.MustRegister(newCollector(s.producer.Stats), collectors.NewGoCollector(),
+	registry.MustRegister(telemetry.NewProducer(s.producer.Stats), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return s.run(ctx, document, registry)
 }
 
 // build makes the parts and opens the listeners.
-func (s *sidecar) build(document runtimeconfig.Producer, answers *answers) error {
+func (s *sidecar) build(document runtimeconfig.Producer, answers *telemetry.Answers) error {
 	volume, err := newVolume(s.Options, document)
 	if err != nil {
 		return err
@@ -105,12 +106,12 @@ func (s *sidecar) authenticator(document runtimeconfig.Producer) (transport.Auth
 	return guard, nil
 }
 
-func (s *sidecar) openIntake(document runtimeconfig.Producer, certificate *transport.Certificate, authorizer intake.Authorizer, answers *answers) error {
+func (s *sidecar) openIntake(document runtimeconfig.Producer, certificate *transport.Certificate, authorizer intake.Authorizer, answers *telemetry.Answers) error {
 	door := intake.New(intake.Options{
 		Name: document.Flow, Flow: s.producer, Authorizer: authorizer,
 		MaxPayload: func() int { return maxPayload(s.document.Load().Value) },
 		Volatile:   document.QueueType == queueMemory,
-		Log:        s.Log.WithName("intake"), OnAnswer: answers.count, OnRefusal: s.producer.NoteRefusal,
+		Log:        s.Log.WithName("intake"), OnAnswer: answers.Count, OnRefusal: s.producer.NoteRefusal,
 	})
 	secure, err := intake.ListenTLS(s.IntakeAddress, transport.ServerTLS(certificate), door.Handler())
 	if err != nil {
@@ -206,10 +207,13 @@ func (s *sidecar) reporter() *reporter {
 	}
 }
 
+// probeLimit bounds how long a probe waits for the controller.
+const probeLimit = 5 * time.Second
+
 // checks: ready means that the queue is loaded and jobs can be taken or are refused for a reason that a person chose.
 func (s *sidecar) checks() health.Checks {
 	look := func() (endpoint.ProducerStats, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
 		defer cancel()
 		return s.producer.Stats(ctx)
 	}

@@ -1,4 +1,4 @@
-package producer
+package telemetry
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // scrapeLimit bounds how long a scrape waits for the controller.
 const scrapeLimit = 5 * time.Second
 
-// collector exports a Producer's figures at each scrape. No label takes a value from a job or a peer.
-type collector struct {
+// Producer collects one Producer's figures at each scrape.
+type Producer struct {
 	stats func(context.Context) (endpoint.ProducerStats, error)
 	all   []*prometheus.Desc
 
@@ -24,13 +24,14 @@ type collector struct {
 	accepted, confirmed, deadLettered, redelivered, nacked, handedBack, dropped, refused                          *prometheus.Desc
 }
 
-func newCollector(stats func(context.Context) (endpoint.ProducerStats, error)) *collector {
+// NewProducer returns a collector that reads stats, which may fail: the figures are then left out of the scrape.
+func NewProducer(stats func(context.Context) (endpoint.ProducerStats, error)) *Producer {
 	var all []*prometheus.Desc
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		all = append(all, prometheus.NewDesc("workpulling_flow_"+name, help, labels, nil))
 		return all[len(all)-1]
 	}
-	c := &collector{
+	p := &Producer{
 		stats:        stats,
 		phase:        desc("phase", "1 for the phase that the controller is in: Loading, Running or Failed.", "phase"),
 		backlogJobs:  desc("backlog_jobs", "Stored jobs that no worker holds, those in a back-off included."),
@@ -57,27 +58,27 @@ func newCollector(stats func(context.Context) (endpoint.ProducerStats, error)) *
 		dropped:      desc("dropped_messages_total", "Messages refused or ignored, by reason.", "reason"),
 		refused:      desc("refused_identities_total", "Peers and callers refused, by reason.", "reason"),
 	}
-	c.all = all
-	return c
+	p.all = all
+	return p
 }
 
 // Describe implements prometheus.Collector.
-func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range c.all {
+func (p *Producer) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range p.all {
 		out <- desc
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (c *collector) Collect(out chan<- prometheus.Metric) {
+func (p *Producer) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
 	defer cancel()
-	if stats, err := c.stats(ctx); err == nil {
-		c.emit(stats, out)
+	if stats, err := p.stats(ctx); err == nil {
+		p.emit(stats, out)
 	}
 }
 
-func (c *collector) emit(s endpoint.ProducerStats, out chan<- prometheus.Metric) {
+func (p *Producer) emit(s endpoint.ProducerStats, out chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
@@ -85,53 +86,48 @@ func (c *collector) emit(s endpoint.ProducerStats, out chan<- prometheus.Metric)
 		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), labels...)
 	}
 	for _, phase := range []delivery.Phase{delivery.PhaseLoading, delivery.PhaseRunning, delivery.PhaseFailed} {
-		gauge(c.phase, flag(s.Phase == phase), string(phase))
+		gauge(p.phase, flag(s.Phase == phase), string(phase))
 	}
-	gauge(c.backlogJobs, float64(s.BacklogJobs+s.DelayedJobs))
-	gauge(c.backlogBytes, float64(s.BacklogBytes))
-	gauge(c.delayed, float64(s.DelayedJobs))
-	gauge(c.inFlight, float64(s.InFlight))
-	gauge(c.deadLetters, float64(s.DeadLetters))
-	gauge(c.oldest, s.OldestBacklogAge.Seconds())
-	gauge(c.freeDemand, float64(s.FreeDemand))
-	gauge(c.grants, float64(s.OpenGrants))
-	gauge(c.dirty, float64(s.DirtyConfirms))
-	gauge(c.isolated, float64(s.IsolatedConfirms))
-	gauge(c.memory, float64(s.MemoryBytes))
-	gauge(c.workers, float64(len(s.Bindings)))
-	gauge(c.queueUp, flag(s.QueueAvailable))
-	gauge(c.withheld, flag(s.CreditWithheld))
-	gauge(c.lost, float64(s.LostVolatile))
-	count(c.accepted, s.Accepted)
-	count(c.confirmed, s.Confirmed)
-	count(c.deadLettered, s.DeadLettered)
-	count(c.redelivered, s.Redelivered)
-	count(c.nacked, s.Nacked)
-	count(c.handedBack, s.HandedBack)
+	gauge(p.backlogJobs, float64(s.BacklogJobs+s.DelayedJobs))
+	gauge(p.backlogBytes, float64(s.BacklogBytes))
+	gauge(p.delayed, float64(s.DelayedJobs))
+	gauge(p.inFlight, float64(s.InFlight))
+	gauge(p.deadLetters, float64(s.DeadLetters))
+	gauge(p.oldest, s.OldestBacklogAge.Seconds())
+	gauge(p.freeDemand, float64(s.FreeDemand))
+	gauge(p.grants, float64(s.OpenGrants))
+	gauge(p.dirty, float64(s.DirtyConfirms))
+	gauge(p.isolated, float64(s.IsolatedConfirms))
+	gauge(p.memory, float64(s.MemoryBytes))
+	gauge(p.workers, float64(len(s.Bindings)))
+	gauge(p.queueUp, flag(s.QueueAvailable))
+	gauge(p.withheld, flag(s.CreditWithheld))
+	gauge(p.lost, float64(s.LostVolatile))
+	count(p.accepted, s.Accepted)
+	count(p.confirmed, s.Confirmed)
+	count(p.deadLettered, s.DeadLettered)
+	count(p.redelivered, s.Redelivered)
+	count(p.nacked, s.Nacked)
+	count(p.handedBack, s.HandedBack)
 	for reason, n := range s.Dropped {
-		count(c.dropped, n, reason)
+		count(p.dropped, n, reason)
 	}
 	for label, n := range s.Refused {
-		count(c.refused, n, string(label))
+		count(p.refused, n, string(label))
 	}
 }
 
-func flag(on bool) float64 {
-	if on {
-		return 1
-	}
-	return 0
-}
+// Answers counts the intake's answers by status.
+type Answers struct{ vector *prometheus.CounterVec }
 
-// answers counts the intake's answers by status.
-type answers struct{ vector *prometheus.CounterVec }
-
-func newAnswers(registry prometheus.Registerer) *answers {
-	a := &answers{vector: prometheus.NewCounterVec(prometheus.CounterOpts{
+// NewAnswers registers the counter.
+func NewAnswers(registry prometheus.Registerer) *Answers {
+	a := &Answers{vector: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "workpulling_intake_answers_total", Help: "Answers of the HTTP intake, by status code.",
 	}, []string{"code"})}
 	registry.MustRegister(a.vector)
 	return a
 }
 
-func (a *answers) count(status int) { a.vector.WithLabelValues(strconv.Itoa(status)).Inc() }
+// Count counts one answer.
+func (a *Answers) Count(status int) { a.vector.WithLabelValues(strconv.Itoa(status)).Inc() }
