@@ -1,5 +1,7 @@
 // Command sim runs many seeds of runtime/simulation and says what happened in them. It exits with 1 on the first violation,
 // after printing the end of its trace and the command that repeats it.
+//
+// Invariant: what happens in a seed depends on the seed alone, not on the number of workers or the machine.
 package main
 
 import (
