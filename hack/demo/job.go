@@ -95,8 +95,10 @@ func (j *job) look(ctx context.Context, since time.Duration) error {
 		remark = "  (the producer does not answer)"
 	}
 	c := j.counters
+	// What is accepted and neither waits nor is held is confirmed; a counter of the producer would end with its process.
+	confirmed := max(float64(j.submitted.Accepted)-c.Backlog-c.InFlight, 0)
 	fmt.Printf("  %3.0f s  accepted %5d/%d  backlog %4.0f  in flight %3.0f  confirmed %5.0f  redelivered %3.0f  effects %5d  workers %.0f%s\n",
-		since.Seconds(), j.submitted.Accepted, j.total, c.Backlog, c.InFlight, c.Confirmed.Value(), c.Redelivered.Value(),
+		since.Seconds(), j.submitted.Accepted, j.total, c.Backlog, c.InFlight, confirmed, c.Redelivered.Value(),
 		summary.Effects, c.Workers, remark)
 	return nil
 }

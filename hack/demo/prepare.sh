@@ -6,7 +6,7 @@
 #                          load or push the images that hack/images.sh builds first
 #   LOAD_IMAGE='command'   brings an archive to the nodes, for example 'kind load image-archive'
 #   CLUSTER_NAME=name      name of the local cluster (workpulling)
-#   NODES=n                nodes of the local cluster (1)
+#   NODES=n                nodes of the local cluster (as many as it has, or 1)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -24,7 +24,8 @@ if [[ -z ${KUBECONFIG:-} ]]; then
     hack/progress.sh "building the cluster command" go build -C hack/cluster -trimpath -o "$cluster" ./cmd/cluster >&2
   fi
   name=${CLUSTER_NAME:-workpulling}
-  KUBECONFIG=$("$cluster" up --name "$name" --nodes "${NODES:-1}")
+  nodes=${NODES:-$("$cluster" status --name "$name" | grep -c '^node-.* kubelet ' || true)}
+  KUBECONFIG=$("$cluster" up --name "$name" --nodes "$((nodes > 0 ? nodes : 1))")
   KUBECTL=${KUBECTL:-$("$cluster" assets)/kubectl}
   LOAD_IMAGE=${LOAD_IMAGE:-$cluster load-image --name $name}
 elif [[ -z ${LOAD_IMAGE:-} ]]; then

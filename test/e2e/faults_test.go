@@ -4,10 +4,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -71,11 +67,11 @@ var _ = Describe("A node that is cut off", Label("partition"), Serial, func() {
 
 		r := b.submit(ctx, "documents", 300)
 		r.started(ctx, 20)
-		Expect(link(ctx, "partition", others)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(link(ctx, "heal", others)).To(Succeed()) })
+		Expect(cluster(ctx, "partition", others)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(cluster(ctx, "heal", others)).To(Succeed()) })
 		r.accepted(ctx)
 		r.finished(ctx)
-		Expect(link(ctx, "heal", others)).To(Succeed())
+		Expect(cluster(ctx, "heal", others)).To(Succeed())
 		b.settled(ctx, "documents")
 		b.wait(ctx, "workerpool/documents", "Ready")
 	}, SpecTimeout(10*time.Minute))
@@ -101,19 +97,3 @@ var _ = Describe("An absent operator", Label("uninstall"), Serial, func() {
 		Expect(kubectl.Get(ctx, "-n", harness.SystemNamespace, "get", "deployment/workpulling")).Error().NotTo(HaveOccurred())
 	}, SpecTimeout(8*time.Minute))
 })
-
-// link cuts a node of the local cluster off, or connects it again.
-func link(ctx context.Context, command, node string) error {
-	cluster := os.Getenv("WORKPULLING_CLUSTER_BIN")
-	if cluster == "" {
-		cluster = filepath.Join(root, "bin", "cluster")
-	}
-	args := []string{command, node}
-	if name := os.Getenv("CLUSTER_NAME"); name != "" {
-		args = append(args, "--name", name)
-	}
-	if out, err := exec.CommandContext(ctx, cluster, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("cluster %s %s: %w: %s", command, node, err, out)
-	}
-	return nil
-}

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,8 +36,11 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	SetDefaultConsistentlyPollingInterval(time.Second)
 
 	prepare := exec.CommandContext(ctx, filepath.Join(root, "hack", "demo", "prepare.sh"))
-	prepare.Env = append(os.Environ(), "NODES="+nodes())
-	prepare.Stderr = GinkgoWriter
+	if os.Getenv("KUBECONFIG") == "" {
+		local()
+	}
+	prepare.Env = os.Environ()
+	prepare.Stderr = os.Stderr // building takes minutes where nothing is cached
 	out, err := prepare.Output()
 	Expect(err).NotTo(HaveOccurred(), "preparing the cluster")
 	for line := range strings.Lines(string(out)) {
@@ -51,10 +55,30 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(kubectl.Install(ctx, root, images)).To(Succeed())
 }, NodeTimeout(30*time.Minute))
 
-// nodes is $NODES, by default two, because one spec cuts one off.
-func nodes() string {
-	if n := os.Getenv("NODES"); n != "" {
-		return n
+// local chooses the suite's own local cluster, of two nodes because one spec cuts one off, and takes it down at the end. A
+// CLUSTER_NAME given from outside is left alone.
+func local() {
+	if os.Getenv("NODES") == "" {
+		Expect(os.Setenv("NODES", "2")).To(Succeed())
 	}
-	return "2"
+	if os.Getenv("CLUSTER_NAME") != "" {
+		return
+	}
+	Expect(os.Setenv("CLUSTER_NAME", "workpulling-e2e")).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(cluster(ctx, "down")).To(Succeed())
+	}, NodeTimeout(2*time.Minute))
+}
+
+// cluster runs a command of the local cluster.
+func cluster(ctx context.Context, args ...string) error {
+	program := os.Getenv("WORKPULLING_CLUSTER_BIN")
+	if program == "" {
+		program = filepath.Join(root, "bin", "cluster")
+	}
+	args = append(args, "--name", os.Getenv("CLUSTER_NAME"))
+	if out, err := exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("cluster %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
 }

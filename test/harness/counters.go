@@ -13,11 +13,12 @@ import (
 // Counters are the producer's own figures of a flow, read from its metrics. They are for a person to watch; the proof of a run
 // comes from the effects.
 type Counters struct {
-	Backlog, InFlight, Workers       float64
-	Accepted, Confirmed, Redelivered Total
+	Backlog, InFlight, Workers float64
+	Redelivered                Total
 }
 
-// Total is a counter over several processes: it goes on where the next process begins at zero.
+// Total is a counter over several processes: it goes on where the next process begins at zero. What a process counted between
+// the last observation and its death is not in it.
 type Total struct {
 	seen        bool
 	last, value float64
@@ -59,12 +60,10 @@ func (c *Counters) parse(text string) error {
 		}
 		return sum
 	}
-	if families["workpulling_flow_accepted_jobs_total"] == nil {
-		return errors.New("the producer's metrics hold no workpulling_flow_accepted_jobs_total")
+	if families["workpulling_flow_backlog_jobs"] == nil {
+		return errors.New("the producer's metrics hold no workpulling_flow_backlog_jobs")
 	}
 	c.Backlog, c.InFlight, c.Workers = value("backlog_jobs"), value("in_flight_jobs"), value("bound_workers")
-	c.Accepted.observe(value("accepted_jobs_total"))
-	c.Confirmed.observe(value("confirmed_jobs_total"))
 	c.Redelivered.observe(value("redelivered_jobs_total"))
 	return nil
 }
