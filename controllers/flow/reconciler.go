@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -67,22 +68,23 @@ var _ reconcile.Reconciler = (*Reconciler)(nil)
 
 // Reconcile brings one flow in line with its spec.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	var flow v1alpha1.WorkPullingFlow
-	if err := r.Client.Get(ctx, request.NamespacedName, &flow); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			r.Metrics.ForgetFlow(request.Namespace, request.Name)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	flow, err := r.read(ctx, request.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if flow == nil {
+		r.Metrics.ForgetFlow(request.Namespace, request.Name)
+		return ctrl.Result{}, nil
 	}
 	if flow.DeletionTimestamp != nil && len(flow.Finalizers) == 0 {
 		return ctrl.Result{}, nil
 	}
 	if flow.DeletionTimestamp == nil {
-		if _, err := patch.AddFinalizer(ctx, r.Client, &flow, v1alpha1.FinalizerFlow); err != nil {
+		if _, err := patch.AddFinalizer(ctx, r.Client, flow, v1alpha1.FinalizerFlow); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	o, err := r.observe(ctx, &flow)
+	o, err := r.observe(ctx, flow)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -102,6 +104,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: nextLook(ready, a)}, nil
+}
+
+// read returns nil for a flow that is gone. One that is being deleted is read from the API server: the cache may not have seen yet that it
+// was let go, and what is made then, nobody would remove.
+func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*v1alpha1.WorkPullingFlow, error) {
+	flow, err := get(ctx, r.Client, key, &v1alpha1.WorkPullingFlow{})
+	if err != nil || flow == nil || flow.DeletionTimestamp == nil {
+		return flow, err
+	}
+	return get(ctx, r.Live, key, &v1alpha1.WorkPullingFlow{})
 }
 
 func nextLook(ready bool, a applied) time.Duration {
