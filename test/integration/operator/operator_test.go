@@ -106,7 +106,7 @@ var _ = Describe("An operator", func() {
 		namespace, _ := readyPool(ctx, 2)
 		before := workers(ctx, namespace, poolName)
 		set := &appsv1.StatefulSet{ObjectMeta: named(namespace, "orders-producer")}
-		Expect(exists(ctx, set)()).To(BeTrue())
+		Eventually(exists(ctx, set)).Should(BeTrue())
 		generation := set.Generation
 
 		replaceOperator(func(c *rest.Config) *rest.Config { return c }, "workpulling/runtime:newer")
