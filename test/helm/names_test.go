@@ -81,6 +81,14 @@ func checkReferences(t *testing.T, r release, objects []*unstructured.Unstructur
 			t.Errorf("%s binds %s/%s", binding.Name, s.Namespace, s.Name)
 		}
 	}
+	seen := map[string]bool{}
+	for _, arg := range container.Args {
+		if name, _, _ := strings.Cut(arg, "="); seen[name] {
+			t.Errorf("flag %s is given twice", name)
+		} else {
+			seen[name] = true
+		}
+	}
 	find(t, objects, "ClusterRole", flag(t, container, "token-reviewer-cluster-role"))
 	host, port, _ := strings.Cut(flag(t, container, "operator-address"), ":")
 	service, domain, _ := strings.Cut(host, ".")
