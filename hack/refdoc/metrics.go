@@ -52,6 +52,7 @@ func registerProducer(r registry) {
 		}, nil
 	}))
 	telemetry.NewAnswers(r).Count(201)
+	telemetry.RegisterCertificate(r, func() error { return nil })
 }
 
 func registerWorker(r registry) {
@@ -59,6 +60,7 @@ func registerWorker(r registry) {
 		return delivery.ConsumerStatus{Dropped: map[string]uint64{"a": 1}}
 	}))
 	telemetry.NewHandlerSeconds(r).Observe(protocol.Confirmed, 1)
+	telemetry.RegisterCertificate(r, func() error { return nil })
 }
 
 func registerOperator(r registry) {

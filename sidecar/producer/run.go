@@ -49,7 +49,7 @@ func Run(ctx context.Context, options Options) error {
 	registry := prometheus.NewRegistry()
 	s := &sidecar{Options: options}
 	s.document.Store(&document)
-	if err := s.build(document.Value, telemetry.NewAnswers(registry)); err != nil {
+	if err := s.build(document.Value, registry); err != nil {
 		return err
 	}
 	registry.MustRegister(telemetry.NewProducer(s.producer.Stats), collectors.NewGoCollector(),
@@ -58,7 +58,7 @@ func Run(ctx context.Context, options Options) error {
 }
 
 // build makes the parts and opens the listeners.
-func (s *sidecar) build(document runtimeconfig.Producer, answers *telemetry.Answers) error {
+func (s *sidecar) build(document runtimeconfig.Producer, registry *prometheus.Registry) error {
 	volume, err := newVolume(s.Options, document)
 	if err != nil {
 		return err
@@ -82,10 +82,11 @@ func (s *sidecar) build(document runtimeconfig.Producer, answers *telemetry.Answ
 	if err != nil {
 		return err
 	}
+	telemetry.RegisterCertificate(registry, certificate.Err)
 	if s.streams, err = listenStreams(s.TransportAddress, certificate, s.producer); err != nil {
 		return err
 	}
-	return s.openIntake(document, certificate, authenticator, answers)
+	return s.openIntake(document, certificate, authenticator, telemetry.NewAnswers(registry))
 }
 
 // authenticator checks peers against the API server, unless the options say otherwise.

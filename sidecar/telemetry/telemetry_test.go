@@ -94,6 +94,25 @@ workpulling_worker_settled_jobs_total{outcome="nacked"} 1
 	}
 }
 
+func TestAStaleCertificateShows(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	var failure error
+	telemetry.RegisterCertificate(registry, func() error { return failure })
+	for _, c := range []struct {
+		failure error
+		want    string
+	}{{nil, "0"}, {errors.New("the key does not fit"), "1"}, {nil, "0"}} {
+		failure = c.failure
+		want := `
+# HELP workpulling_certificate_stale 1 while the newest certificate files cannot be used and the pair before them serves.
+# TYPE workpulling_certificate_stale gauge
+workpulling_certificate_stale ` + c.want + "\n"
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestEveryMetricIsWellNamed(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(producer(endpoint.ProducerStats{

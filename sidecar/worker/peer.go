@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
@@ -14,6 +15,7 @@ import (
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
 	"github.com/workpulling/workpulling/runtime/transport"
 	"github.com/workpulling/workpulling/sidecar/control"
+	"github.com/workpulling/workpulling/sidecar/telemetry"
 )
 
 // peer is the flow's producer as the newest configuration names it.
@@ -50,11 +52,12 @@ type controlServer struct {
 	server   *grpc.Server
 }
 
-func (s *sidecar) listenControl() (*controlServer, error) {
+func (s *sidecar) listenControl(registry prometheus.Registerer) (*controlServer, error) {
 	certificate, err := transport.NewCertificate(filepath.Join(s.TLSDir, "tls.crt"), filepath.Join(s.TLSDir, "tls.key"))
 	if err != nil {
 		return nil, err
 	}
+	telemetry.RegisterCertificate(registry, certificate.Err)
 	listener, err := net.Listen("tcp", s.ControlAddress)
 	if err != nil {
 		return nil, fmt.Errorf("listening for the operator: %w", err)

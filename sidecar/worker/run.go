@@ -83,7 +83,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	operator, err := s.listenControl()
+	operator, err := s.listenControl(registry)
 	if err != nil {
 		return err
 	}
