@@ -113,13 +113,6 @@ func ClientTLS(caFile, serverName string) *tls.Config {
 	}
 }
 
-// MutualClientTLS is ClientTLS with a client certificate.
-func MutualClientTLS(caFile, serverName string, c *Certificate) *tls.Config {
-	base := ClientTLS(caFile, serverName)
-	base.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.current() }
-	return base
-}
-
 func verify(state tls.ConnectionState, caFile, serverName string, usage x509.ExtKeyUsage) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("the peer presented no certificate")

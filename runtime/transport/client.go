@@ -25,7 +25,7 @@ const DefaultDialTimeout = 3 * time.Second
 type Peer struct {
 	// Address is host:port; the host is looked up on every dial, because a pod's address changes with its restart.
 	Address string
-	// TLS verifies the server: ClientTLS or MutualClientTLS.
+	// TLS verifies the server, as ClientTLS does.
 	TLS *tls.Config
 	// TokenFile holds the bearer token; empty for servers that ask for a certificate.
 	TokenFile string

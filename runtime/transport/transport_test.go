@@ -134,20 +134,20 @@ func move(t *testing.T, from, to string) {
 func TestOnlyTheNamedClientIsServed(t *testing.T) {
 	authority, stranger := transporttest.NewAuthority(t), transporttest.NewAuthority(t)
 	address := serve(t, transport.NewServer(transport.MutualServerTLS(certificate(t, authority, "worker"), authority.CAFile(), "operator")))
-	client := func(c *transport.Certificate) error {
-		config := transport.ClientTLS(authority.CAFile(), "worker")
-		if c != nil {
-			config = transport.MutualClientTLS(authority.CAFile(), "worker", c)
-		}
+	client := func(of *transporttest.Authority, name string) error {
+		certFile, keyFile := of.Issue(t, name)
+		config := transporttest.WithCertificate(t, transport.ClientTLS(authority.CAFile(), "worker"), certFile, keyFile)
 		return call(t, transport.Peer{Address: address, TLS: config})
 	}
-	if err := client(certificate(t, authority, "operator")); err != nil {
+	if err := client(authority, "operator"); err != nil {
 		t.Error(err)
 	}
-	for name, c := range map[string]*transport.Certificate{
-		"nobody": nil, "another name": certificate(t, authority, "other"), "another authority": certificate(t, stranger, "operator"),
+	for name, err := range map[string]error{
+		"nobody":            call(t, transport.Peer{Address: address, TLS: transport.ClientTLS(authority.CAFile(), "worker")}),
+		"another name":      client(authority, "other"),
+		"another authority": client(stranger, "operator"),
 	} {
-		if err := client(c); err == nil {
+		if err == nil {
 			t.Errorf("%s is served", name)
 		}
 	}

@@ -70,9 +70,6 @@ func newServer(listener net.Listener, handler http.Handler) *Server {
 	}
 }
 
-// Address is where the server listens.
-func (s *Server) Address() string { return s.listener.Addr().String() }
-
 // Run serves until ctx ends; then it takes no new requests, lets those in progress finish for a while, and returns nil.
 func (s *Server) Run(ctx context.Context) error {
 	finished := make(chan struct{})

@@ -182,12 +182,10 @@ func start(t *testing.T) *rig {
 	}
 	r.configure(t)
 
-	clientCert, err := transport.NewCertificate(authority.Issue(t, runtimeconfig.OperatorCommonName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	certFile, keyFile := authority.Issue(t, runtimeconfig.OperatorCommonName)
 	conn, err := transport.Peer{
-		Address: r.ControlAddress, TLS: transport.MutualClientTLS(authority.CAFile(), "pool.example", clientCert),
+		Address: r.ControlAddress,
+		TLS:     transporttest.WithCertificate(t, transport.ClientTLS(authority.CAFile(), "pool.example"), certFile, keyFile),
 	}.Connect()
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -70,6 +71,17 @@ func (a *Authority) Issue(t testing.TB, name string) (certFile, keyFile string) 
 	write(t, certFile, "CERTIFICATE", raw)
 	write(t, keyFile, "EC PRIVATE KEY", rawKey)
 	return certFile, keyFile
+}
+
+// WithCertificate makes a client's configuration present the certificate of the two files, as the operator does.
+func WithCertificate(t testing.TB, config *tls.Config, certFile, keyFile string) *tls.Config {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return config
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
