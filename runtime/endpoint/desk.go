@@ -196,12 +196,13 @@ func (d *desk) refused(m protocol.Refused) {
 	d.advance()
 }
 
-// withdraw takes back a submission that is still without a token; err is what its caller gets.
+// withdraw takes back a submission that is still without a token.
 func (d *desk) withdraw(s *submission) {
 	if s.answered || s.token != 0 {
 		return
 	}
 	s.withdrawn = true
+	s.entry = Submission{} // it stays in line until credit comes by, its payload does not
 	s.reply(Answer{Err: d.whyWaiting()})
 }
 

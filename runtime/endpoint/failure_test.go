@@ -3,6 +3,7 @@ package endpoint_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -193,4 +194,32 @@ func TestBackPressureHasATypedError(t *testing.T) {
 	if !f.stats(t).BacklogFull {
 		t.Error("the figures do not say so")
 	}
+}
+
+// What was refused under back-pressure is not kept in memory, even if nothing moves afterwards.
+func TestRefusedPayloadsAreLetGo(t *testing.T) {
+	f := newFlow(t, memoryQueue(t))
+	f.options.Config.BacklogJobs, f.options.Config.BacklogBytes = 1, 1<<30
+	f.options.CreditWait = time.Millisecond
+	f.start(t)
+	submit(t, f, 0, 1)
+	freed := make(chan struct{})
+	func() {
+		payload := make([]byte, 1<<20)
+		runtime.AddCleanup(&payload[0], func(freed chan struct{}) { close(freed) }, freed)
+		job := protocol.Job{MessageID: "refused", Payload: payload}
+		_, err := f.producer.Submit(t.Context(), job, endpoint.Digest(job))
+		if _, busy := errors.AsType[*endpoint.NoCreditError](err); !busy {
+			t.Errorf("submitting to a full backlog: %v", err)
+		}
+	}()
+	eventually(t, "the payload is collected", func() bool {
+		runtime.GC()
+		select {
+		case <-freed:
+			return true
+		default:
+			return false
+		}
+	})
 }
