@@ -30,10 +30,10 @@ func main() {
 	root := flag.String("root", ".", "the repository")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
-	defer cancel()
 	clean, err := run(ctx, *root, *documents, *connections)
+	cancel()
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo:", err)
 		os.Exit(1)

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +40,7 @@ var _ = Describe("A mistake", Label("bad"), func() {
 		documents, err := harness.Documents(ctx, 10, 16<<10)
 		Expect(err).NotTo(HaveOccurred())
 		large := harness.Document{ID: "too/large.txt", Content: []byte(strings.Repeat("too large\n", 40<<10))}
-		r := b.submitThese(ctx, "documents", append(documents[:len(documents):len(documents)], large))
+		r := b.submitThese(ctx, "documents", append(slices.Clip(documents), large))
 		Eventually(ctx, r.ended).Should(Receive(MatchError(And(ContainSubstring("413"), ContainSubstring("1 of 11")))))
 		r.documents = documents
 		r.finished(ctx)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -61,13 +62,15 @@ func (k *Kubectl) helm(ctx context.Context, args ...string) error {
 // Install installs or upgrades both charts below root and waits until the operator is ready.
 func (k *Kubectl) Install(ctx context.Context, root string, images Images, values ...string) error {
 	common := []string{"upgrade", "--install", "--namespace", SystemNamespace, "--create-namespace", "--wait", "--timeout", "3m"}
-	crds := append(common, "workpulling-crds", filepath.Join(root, "charts", "workpulling-crds"))
+	crds := slices.Concat(common, []string{"workpulling-crds", filepath.Join(root, "charts", "workpulling-crds")})
 	if err := k.helm(ctx, crds...); err != nil {
 		return err
 	}
-	operator := append(common[:len(common):len(common)], "workpulling", filepath.Join(root, "charts", "workpulling"),
+	operator := slices.Concat(common, []string{
+		"workpulling", filepath.Join(root, "charts", "workpulling"),
 		// As strings: a commit such as 14416e3 would be a number.
-		"--set-string", "image.repository="+images.Repository, "--set-string", "image.tag="+images.Tag)
+		"--set-string", "image.repository=" + images.Repository, "--set-string", "image.tag=" + images.Tag,
+	})
 	for _, value := range values {
 		operator = append(operator, "--set", value)
 	}

@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -69,7 +70,7 @@ func decode(text string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096); ; {
 		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); err == io.EOF {
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
 			return objects, nil
 		} else if err != nil {
 			return nil, err

@@ -146,7 +146,7 @@ func (c *intakeClient) try(ctx context.Context, id string, document []byte) (r r
 
 // look asks once for the state of a document. Its message id is the rule of CloudEvents: source and id.
 func (c *intakeClient) look(ctx context.Context, id string) (r receipt, wait time.Duration, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.jobs+"/"+url.PathEscape(c.source+"|"+id), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.jobs+"/"+url.PathEscape(c.source+"|"+id), http.NoBody)
 	if err != nil {
 		return r, 0, &refusedError{"no request", err.Error()}
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -149,7 +150,7 @@ func (l *ledger) list(source string) []Effect {
 			found = append(found, e.Effect)
 		}
 	}
-	slices.SortFunc(found, func(a, b Effect) int { return bytes.Compare([]byte(a.MessageID), []byte(b.MessageID)) })
+	slices.SortFunc(found, func(a, b Effect) int { return strings.Compare(a.MessageID, b.MessageID) })
 	return found
 }
 

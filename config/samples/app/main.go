@@ -29,8 +29,9 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	if err := modes[os.Args[1]](ctx, os.Args[2:]); err != nil {
+	err := modes[os.Args[1]](ctx, os.Args[2:])
+	stop()
+	if err != nil {
 		slog.Error("stopped", "mode", os.Args[1], "error", err)
 		os.Exit(1)
 	}
