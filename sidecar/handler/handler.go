@@ -159,9 +159,7 @@ func outcome(answer *http.Response) endpoint.Result {
 	if reason == "" {
 		reason = fmt.Sprintf("the handler answered %d", answer.StatusCode)
 	}
-	if len(reason) > protocol.MaxReasonBytes {
-		reason = strings.ToValidUTF8(reason[:protocol.MaxReasonBytes], "")
-	}
+	reason = protocol.ClipReason(reason)
 	switch status := answer.StatusCode; {
 	case status == http.StatusUnprocessableEntity || strings.EqualFold(answer.Header.Get(HeaderOutcome), OutcomeReject):
 		return endpoint.Result{Outcome: protocol.Rejected, Reason: reason}
