@@ -40,6 +40,9 @@ func (o *observation) workersBound() conditions.Condition {
 func (o *observation) deliveryFailed() conditions.Condition {
 	const kind = v1alpha1.ConditionDeliveryFailed
 	s := o.stats.Stats
+	if before, found := o.lastTold(kind); s == nil && found {
+		return before
+	}
 	if s.GetFailureStage() == "" {
 		return conditions.False(kind, v1alpha1.ReasonDelivering, "")
 	}
@@ -74,6 +77,9 @@ func failureReason(stage, code string) string {
 
 func (o *observation) hasDeadLetters() conditions.Condition {
 	const kind = v1alpha1.ConditionHasDeadLetters
+	if before, found := o.lastTold(kind); o.stats.Stats == nil && found {
+		return before
+	}
 	switch n := o.stats.Stats.GetDeadLetters(); {
 	case o.stats.Stats == nil:
 		return conditions.Unknown(kind, v1alpha1.ReasonProducerSilent, "not known before the producer reports")

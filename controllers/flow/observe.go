@@ -135,7 +135,7 @@ func (r *Reconciler) observeVolume(ctx context.Context, o *observation) error {
 
 // observeTrouble looks closer where the producer is not there.
 func (r *Reconciler) observeTrouble(ctx context.Context, o *observation) error {
-	if o.set == nil || ptr.Deref(o.set.Spec.Replicas, 1) == 0 {
+	if !o.wantsPod() {
 		return nil
 	}
 	if o.pod == nil {
@@ -156,6 +156,9 @@ func (r *Reconciler) observeTrouble(ctx context.Context, o *observation) error {
 	}
 	return nil
 }
+
+// wantsPod says whether there is a StatefulSet that should have a pod.
+func (o *observation) wantsPod() bool { return o.set != nil && ptr.Deref(o.set.Spec.Replicas, 1) > 0 }
 
 // tryPod asks the API server whether it would take the pod of a StatefulSet. The StatefulSet's controller says why not in Events alone.
 func (r *Reconciler) tryPod(ctx context.Context, set *appsv1.StatefulSet) podhealth.Problem {

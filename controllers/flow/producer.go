@@ -37,10 +37,9 @@ func (o *observation) producerAvailable(a applied) conditions.Condition {
 		return conditions.Unknown(kind, v1alpha1.ReasonProducerSilent,
 			"the producer's pod is ready and does not report to the operator; delivery may go on; see its log, and whether a NetworkPolicy closes the way")
 	}
-	for _, c := range o.flow.Status.Conditions {
-		if c.Type == kind && c.Status == metav1.ConditionTrue {
-			return conditions.True(kind, c.Reason, c.Message)
-		}
+	// What was known stays true for a moment; a silence does not end by the start of another operator.
+	if before, found := o.lastTold(kind); found && (before.Status == metav1.ConditionTrue || before.Reason == v1alpha1.ReasonProducerSilent) {
+		return before
 	}
 	return conditions.False(kind, v1alpha1.ReasonPodStarting, "the producer's pod is ready; waiting for its first report")
 }

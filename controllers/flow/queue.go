@@ -23,10 +23,8 @@ func (o *observation) queueAvailable(producer conditions.Condition, a applied) c
 	switch {
 	case !o.stats.Connected && producer.Status == metav1.ConditionTrue:
 		// It was here a moment ago and connects again: what was true is repeated.
-		for _, c := range o.flow.Status.Conditions {
-			if c.Type == kind {
-				return conditions.Condition{Type: kind, Status: c.Status, Reason: c.Reason, Message: c.Message}
-			}
+		if before, found := o.lastTold(kind); found {
+			return before
 		}
 		return conditions.Unknown(kind, producer.Reason, "")
 	case !o.stats.Connected:

@@ -103,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := errors.Join(applyErr, statusErr); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: nextLook(ready, a)}, nil
+	return ctrl.Result{RequeueAfter: o.nextLook(ready, a)}, nil
 }
 
 // read returns nil for a flow that is gone. One that is being deleted is read from the API server: the cache may not have seen yet that it
@@ -116,10 +116,14 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*v1alp
 	return get(ctx, r.Live, key, &v1alpha1.WorkPullingFlow{})
 }
 
-func nextLook(ready bool, a applied) time.Duration {
+// nextLook is when the flow has to be looked at without an event of the API.
+func (o *observation) nextLook(ready bool, a applied) time.Duration {
 	next := retryEvery
-	if ready {
+	switch {
+	case ready:
 		next = restEvery
+	case o.wantsPod() && o.pod == nil && o.refusal.Reason == "":
+		next = podGrace // to ask why it is not made
 	}
 	if a.renewIn > 0 {
 		next = min(next, a.renewIn)

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -78,4 +79,13 @@ func (o *observation) ready(p plan, producer, queue, failed conditions.Condition
 		return queue
 	}
 	return conditions.True(kind, v1alpha1.ReasonServing, "")
+}
+
+// lastTold is a condition as it is in the status. An operator that has just started knows no more than that.
+func (o *observation) lastTold(kind string) (conditions.Condition, bool) {
+	c := meta.FindStatusCondition(o.flow.Status.Conditions, kind)
+	if c == nil {
+		return conditions.Condition{}, false
+	}
+	return conditions.Condition{Type: kind, Status: c.Status, Reason: c.Reason, Message: c.Message}, true
 }

@@ -4,15 +4,19 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/flowstats"
 	"github.com/workpulling/workpulling/internal/podhealth"
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
 	"github.com/workpulling/workpulling/test/builders"
@@ -157,6 +161,66 @@ func TestConditions(t *testing.T) {
 			}
 			if ready := meta.FindStatusCondition(status.Conditions, "Ready"); !strings.Contains(ready.Message, tc.text) {
 				t.Errorf("Ready says %q, want a text with %q", ready.Message, tc.text)
+			}
+		})
+	}
+}
+
+// Another operator, or one that has just started, has not waited long enough to call a producer silent.
+func TestSilenceOutlivesTheOperator(t *testing.T) {
+	o := serving()
+	o.stats.Connected, o.silent = false, true
+	o.flow.Status, _ = makeStatus(o, plan{}, applied{})
+	before := o.flow.Status.DeepCopy()
+	o.stats, o.silent = flowstats.Snapshot{}, false
+	after, changed := makeStatus(o, plan{}, applied{})
+	if diff := cmp.Diff(*before, after); diff != "" || len(changed) > 0 {
+		t.Errorf("the status of a silent producer changed with the operator (-before +after):\n%s", diff)
+	}
+}
+
+// A failure does not end by the start of another operator either.
+func TestAFailureOutlivesTheOperator(t *testing.T) {
+	o := serving()
+	o.stats.Stats.State, o.stats.Stats.FailureStage, o.stats.Stats.FailureCode, o.stats.Stats.DeadLetters = "Failed", "Store", "fenced", 2
+	o.flow.Status, _ = makeStatus(o, plan{}, applied{})
+	o.stats = flowstats.Snapshot{}
+	after, _ := makeStatus(o, plan{}, applied{})
+	for kind, want := range map[string]string{
+		v1alpha1.ConditionReady: "False/StoreFenced", v1alpha1.ConditionDeliveryFailed: "True/StoreFenced", v1alpha1.ConditionHasDeadLetters: "True/JobsDeadLettered",
+	} {
+		c := meta.FindStatusCondition(after.Conditions, kind)
+		if got := string(c.Status) + "/" + c.Reason; got != want {
+			t.Errorf("%s is %s, want %s", kind, got, want)
+		}
+	}
+}
+
+func TestNextLook(t *testing.T) {
+	cases := map[string]struct {
+		change func(*observation)
+		ready  bool
+		want   time.Duration
+	}{
+		"at rest":        {ready: true, want: restEvery},
+		"not ready":      {want: retryEvery},
+		"no pod yet":     {change: func(o *observation) { o.pod = nil }, want: podGrace},
+		"refused":        {change: func(o *observation) { o.pod, o.refusal.Reason = nil, v1alpha1.ReasonQuotaExceeded }, want: retryEvery},
+		"held back":      {change: func(o *observation) { o.pod, o.set.Spec.Replicas = nil, ptr.To[int32](0) }, want: retryEvery},
+		"no StatefulSet": {change: func(o *observation) { o.pod, o.set = nil, nil }, want: retryEvery},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := serving()
+			o.set = statefulSet(nil)
+			if tc.change != nil {
+				tc.change(o)
+			}
+			if got := o.nextLook(tc.ready, applied{}); got != tc.want {
+				t.Errorf("next look in %s, want %s", got, tc.want)
+			}
+			if got := o.nextLook(tc.ready, applied{renewIn: time.Second}); got != time.Second {
+				t.Errorf("next look in %s where a certificate is due in a second", got)
 			}
 		})
 	}
