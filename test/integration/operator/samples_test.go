@@ -5,6 +5,7 @@ package operator
 import (
 	"context"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,14 +36,17 @@ var _ = Describe("The samples", func() {
 				Eventually(noticed(ctx, object)).WithTimeout(60 * second).Should(BeTrue())
 			}
 		}
-		before := map[string][]string{}
 		for _, namespace := range namespaces {
-			before[namespace] = stored(namespace)
+			if refusesPods(namespace) {
+				Eventually(flowReasons(ctx, namespace)).WithTimeout(60 * second).Should(HaveEach("False/QuotaExceeded"))
+			}
 		}
+		before := stored(namespaces)
 		// An operator that starts reconciles everything once more.
 		replaceOperator(func(c *rest.Config) *rest.Config { return c }, "")
+		after := stored(namespaces)
 		for _, namespace := range namespaces {
-			Expect(stored(namespace)).To(Equal(before[namespace]), namespace)
+			Expect(after[namespace]).To(Equal(before[namespace]), namespace)
 		}
 	})
 })
@@ -69,23 +73,40 @@ func ourSamples() map[string][]*unstructured.Unstructured {
 	return samples
 }
 
-// stored waits until nothing more is written to a namespace and returns what was. A pod that the API server refuses is asked for
-// again and again, more and more rarely; that stores nothing.
-func stored(namespace string) []string {
+// stored waits until nothing more is written to any of the namespaces and returns what was, by namespace. A pod that the API server
+// refuses is asked for again and again, more and more rarely; that stores nothing.
+func stored(namespaces []string) map[string][]string {
 	GinkgoHelper()
-	list := func() []string {
-		return slices.DeleteFunc(writes.in(namespace), func(w string) bool {
-			return w == "POST /api/v1/namespaces/"+namespace+"/pods" && refusesPods(namespace)
-		})
+	list := func() map[string][]string {
+		all := map[string][]string{}
+		for _, namespace := range namespaces {
+			all[namespace] = slices.DeleteFunc(writes.in(namespace), func(w string) bool {
+				return w == "POST /api/v1/namespaces/"+namespace+"/pods" && refusesPods(namespace)
+			})
+		}
+		return all
 	}
-	var before []string
+	var before map[string][]string
 	Eventually(func() bool {
 		now := list()
-		same := before != nil && len(now) == len(before)
+		same := before != nil && maps.EqualFunc(now, before, slices.Equal)
 		before = now
 		return same
 	}).WithPolling(2 * second).Should(BeTrue())
 	return before
+}
+
+// flowReasons lists the Ready conditions of the flows of a namespace.
+func flowReasons(ctx context.Context, namespace string) func() []string {
+	return func() []string {
+		var flows v1alpha1.WorkPullingFlowList
+		Expect(env.Client.List(ctx, &flows, client.InNamespace(namespace))).To(Succeed())
+		var reasons []string
+		for _, flow := range flows.Items {
+			reasons = append(reasons, condition(flow.Status.Conditions, v1alpha1.ConditionReady))
+		}
+		return reasons
+	}
 }
 
 // refusesPods reports whether a quota holds pods of a namespace back.
