@@ -44,7 +44,7 @@ func TestMetricNames(t *testing.T) {
 // A metric that nothing makes a sample of would be missing on the page.
 func TestAMetricWithoutASampleIsFound(t *testing.T) {
 	e := exporter{title: "x", register: func(r registry) {
-		r.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "workpulling_lonely_total"}, []string{"label"}))
+		r.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "workpulling_lonely_total", Help: "Alone."}, []string{"label"}))
 	}}
 	if _, err := e.families(); err == nil || !strings.Contains(err.Error(), "workpulling_lonely_total") {
 		t.Errorf("families: %v", err)

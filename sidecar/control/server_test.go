@@ -25,7 +25,7 @@ type worker struct {
 func (w *worker) Status() delivery.ConsumerStatus { return w.status }
 func (w *worker) StartDrain()                     { w.deeds = append(w.deeds, "drain") }
 func (w *worker) Uncordon()                       { w.deeds = append(w.deeds, "uncordon") }
-func (w *worker) Now() delivery.Now               { return delivery.Now(time.Minute) }
+func (w *worker) Now() delivery.Now               { return time.Minute }
 
 func (w *worker) CordonIfIdle(context.Context) (bool, delivery.ConsumerStatus) {
 	w.deeds = append(w.deeds, "cordon")
@@ -56,7 +56,7 @@ func TestCallsForAnotherPodChangeNothing(t *testing.T) {
 }
 
 func TestStatusSaysHowLongAWorkerIsIdle(t *testing.T) {
-	since := delivery.Now(20 * time.Second)
+	const since = 20 * time.Second
 	for name, c := range map[string]struct {
 		status delivery.ConsumerStatus
 		want   int64

@@ -75,7 +75,7 @@ func listen(t *testing.T, w *worker) *http.Client {
 
 func ask(t *testing.T, client *http.Client, method, path string) (code int, report drain.Report) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, "http://pod"+path, nil)
+	request, err := http.NewRequestWithContext(t.Context(), method, "http://pod"+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestDrainIsAnsweredAtItsEnd(t *testing.T) {
 	w := &worker{drained: make(chan struct{})}
 	client := listen(t, w)
 	ctx, giveUp := context.WithCancel(t.Context())
-	request, err := http.NewRequestWithContext(ctx, "POST", "http://pod/drain", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://pod/drain", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

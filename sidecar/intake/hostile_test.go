@@ -86,7 +86,7 @@ func TestAClientThatGoesAwayStoresOnceAtMost(t *testing.T) {
 	open := g.shut()
 	defer open()
 	ctx, leave := context.WithCancel(t.Context())
-	request, err := http.NewRequestWithContext(ctx, "POST", w.server.URL+jobs, strings.NewReader("x"))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.server.URL+jobs, strings.NewReader("x"))
 	if err != nil {
 		t.Fatal(err)
 	}

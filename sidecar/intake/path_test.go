@@ -133,7 +133,7 @@ func (f *flow) submit(t *testing.T, key string) {
 			patience = time.Duration(rand.IntN(5)) * time.Millisecond
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		request, err := http.NewRequestWithContext(ctx, "POST", f.intake.URL+"/v1/flows/f/jobs", strings.NewReader(key))
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.intake.URL+"/v1/flows/f/jobs", strings.NewReader(key))
 		if err != nil {
 			t.Error(err)
 		}
