@@ -3,6 +3,7 @@ package apicases
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -69,9 +70,8 @@ func (b Base) With(patches ...string) (*unstructured.Unstructured, error) {
 
 // set is the merge patch that sets the field at a dotted path.
 func set(path string, value any) string {
-	steps := strings.Split(path, ".")
-	for i := len(steps) - 1; i >= 0; i-- {
-		value = map[string]any{steps[i]: value}
+	for _, step := range slices.Backward(strings.Split(path, ".")) {
+		value = map[string]any{step: value}
 	}
 	raw, err := json.Marshal(value)
 	if err != nil {
