@@ -191,3 +191,8 @@ func (b *bed) scale(ctx context.Context, replicas int) {
 }
 
 func ignore(harness.Progress) {}
+
+// create posts an object to a path of the API server, as a node drain does with an eviction.
+func (b *bed) create(ctx context.Context, path, object string) error {
+	return kubectl.Stream(ctx, strings.NewReader(object), nil, "create", "--raw", path, "-f", "-")
+}
