@@ -32,6 +32,10 @@ const (
 	// the pods that carry it before any other that is busy. Its value is free text
 	// for the reader. A person or a node autoscaler sets it.
 	AnnotationVictim = "workpulling.dev/victim"
+	// AnnotationConfiguration is the hash of the configuration that the operator
+	// wrote last for a producer. It changes nothing by itself: a changed pod is
+	// what makes kubelet refresh the pod's configuration at once.
+	AnnotationConfiguration = "workpulling.dev/configuration"
 	// AnnotationDraining marks a worker that the operator drains. Its value is the
 	// reason, for the reader.
 	AnnotationDraining = "workpulling.dev/draining"

@@ -8,8 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/children"
@@ -36,9 +38,13 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, p plan) (applied
 		return a, err
 	}
 	for _, object := range p.objects {
-		if _, err := r.Issuer.Keeper.Ensure(ctx, object); err != nil {
+		wrote, err := r.Issuer.Keeper.Ensure(ctx, object)
+		if err != nil {
 			a.obstacle = obstacleOf(v1alpha1.ReasonReconcileFailed, err)
 			return a, err
+		}
+		if _, document := object.(*corev1.ConfigMap); wrote && document {
+			r.hurry(ctx, o.pod, p.configHash)
 		}
 	}
 	if err := r.ensureStatefulSet(ctx, o, p.set); err != nil {
@@ -61,6 +67,19 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, p plan) (applied
 		return a, fmt.Errorf("patching the volume's claim: %w", err)
 	}
 	return a, nil
+}
+
+// hurry makes kubelet look at the producer's configuration now. By itself it does so about once a minute, which is long for a suspended
+// flow and for a deletion that waits for the intake to close. A failure costs that minute and nothing else.
+func (r *Reconciler) hurry(ctx context.Context, pod *corev1.Pod, configHash string) {
+	if pod == nil || pod.DeletionTimestamp != nil {
+		return
+	}
+	after := pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, v1alpha1.AnnotationConfiguration, configHash)
+	if err := r.Client.Patch(ctx, after, client.MergeFrom(pod)); client.IgnoreNotFound(err) != nil {
+		log.FromContext(ctx).Info("Cannot hurry the producer's configuration", "pod", pod.Name, "error", err.Error())
+	}
 }
 
 func obstacleOf(reason string, err error) podhealth.Problem {

@@ -14,7 +14,9 @@ import (
 // plan is what one reconcile brings about.
 type plan struct {
 	objects []client.Object
-	set     *appsv1.StatefulSet
+	// configHash identifies the producer's document among them.
+	configHash string
+	set        *appsv1.StatefulSet
 	// claim is the volume's claim as it should be; nil where nothing differs.
 	claim *corev1.PersistentVolumeClaim
 	// volume is the value of AnnotationVolume.
@@ -32,7 +34,7 @@ func makePlan(o *observation, settings Settings) (plan, error) {
 	if o.flow.DeletionTimestamp != nil {
 		p.ending = endingOf(o, hash)
 	}
-	p.objects = objects(o.flow, text, settings)
+	p.objects, p.configHash = objects(o.flow, text, settings), hash
 	if p.set, err = podbuilder.ProducerStatefulSet(o.flow, settings.Image, o.storage.accessMode()); err != nil {
 		return plan{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
 	"github.com/workpulling/workpulling/test/builders"
 )
@@ -102,6 +103,9 @@ var _ = Describe("A flow", func() {
 		})
 		config := &corev1.ConfigMap{ObjectMeta: named(namespace, "orders-producer")}
 		Eventually(func() string { exists(ctx, config)(); return config.Data["config.json"] }).Should(ContainSubstring(`"maxAttempts": 3`))
+		pod := &corev1.Pod{ObjectMeta: named(namespace, "orders-producer-0")}
+		Eventually(func() string { exists(ctx, pod)(); return pod.Annotations[v1alpha1.AnnotationConfiguration] }).
+			Should(Equal(runtimeconfig.Hash([]byte(config.Data["config.json"]))), "kubelet is told to look")
 		Eventually(func() int64 { return getFlow(ctx, namespace, flowName).Status.ObservedGeneration }).Should(BeNumerically(">", 1))
 		Expect(exists(ctx, set)()).To(BeTrue())
 		Expect(set.Generation).To(Equal(generation))
