@@ -46,12 +46,12 @@ demo: $(HELM) ## Run the main job on a real local Kubernetes and prove that noth
 	@HELM=$(HELM) hack/demo/demo.sh
 
 .PHONY: cluster-up
-cluster-up: cluster-bin ## Start the local Kubernetes (NODES=n) and print its kubeconfig
+cluster-up: cluster-bin ## Start the local Kubernetes (NODES=n, CLUSTER_NAME=name) and print its kubeconfig
 	@hack/setup.sh cluster
 	@$(CLUSTER) up --nodes $(NODES)
 
 .PHONY: cluster-down
-cluster-down: cluster-bin ## Stop the local Kubernetes and leave nothing behind
+cluster-down: cluster-bin ## Stop the local Kubernetes (CLUSTER_NAME=name) and leave nothing behind
 	@$(CLUSTER) down
 
 .PHONY: images

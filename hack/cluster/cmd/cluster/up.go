@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -64,6 +65,13 @@ func newDownCommand(s *settings) *cobra.Command {
 	return cmd
 }
 
+// nameVariable names the cluster for all commands of a shell at once, and for what calls them.
+const nameVariable = "CLUSTER_NAME"
+
 func nameFlag(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "name", local.DefaultName, "name of the cluster")
+	otherwise := local.DefaultName
+	if set := os.Getenv(nameVariable); set != "" {
+		otherwise = set
+	}
+	cmd.Flags().StringVar(name, "name", otherwise, "name of the cluster; "+nameVariable+" in the environment sets the default")
 }
