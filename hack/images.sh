@@ -62,12 +62,12 @@ image() {
   rm -f "$archive" "$archive.name"
   case $builder in
   docker)
-    docker build -q --platform "linux/$arch" --build-arg "BASE=$base" -t "$name" -f "$dockerfile" "$context" >&2
+    docker build -q --platform "linux/$arch" --build-arg "BASE=$base" -t "$name" -f "$dockerfile" "$context" >/dev/null
     docker save -o "$archive" "$name"
     ;;
   buildah)
     # vfs and chroot need neither overlay mounts nor user namespaces, so this also works inside a container.
-    buildah --storage-driver vfs bud -q --isolation chroot --arch "$arch" --build-arg "BASE=$base" -t "$name" -f "$dockerfile" "$context" >&2
+    buildah --storage-driver vfs bud -q --isolation chroot --arch "$arch" --build-arg "BASE=$base" -t "$name" -f "$dockerfile" "$context" >/dev/null
     buildah --storage-driver vfs push -q "$name" "docker-archive:$archive:$name"
     buildah --storage-driver vfs rmi "$name" >/dev/null
     ;;

@@ -18,6 +18,7 @@ type job struct {
 	chaos     []disturbance
 
 	printed   time.Duration
+	complete  bool // the last line said that every effect is there
 	counters  harness.Counters
 	submitted harness.Progress
 	summary   harness.EffectSummary
@@ -86,10 +87,11 @@ func (j *job) look(ctx context.Context, since time.Duration) error {
 		return err
 	}
 	j.summary = summary
-	if since-j.printed < linesEvery && summary.Effects < j.total {
+	complete := summary.Effects >= j.total
+	if since-j.printed < linesEvery && complete == j.complete {
 		return nil
 	}
-	j.printed = since
+	j.printed, j.complete = since, complete
 	remark := ""
 	if err := j.counters.Read(ctx, j.kubectl, namespace, flow); err != nil {
 		remark = "  (the producer does not answer)"
