@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# nightly.sh is the long work: a million seeds, race tests, every benchmark, the
-# local cluster's own faults, the whole end-to-end suite, and a soak: the main
-# job with many documents and the same kills. A step that is done for this commit is not done again, so a
-# run that was broken off goes on where it was. The results go to docs/results,
-# to be committed.
+# nightly.sh is the long work: a million seeds, a soak (the main job with many
+# documents and the same kills), race tests, benchmarks, the local cluster's own
+# faults, and the whole end-to-end suite. A step that is done for this commit is
+# not done again, so a run that was broken off goes on where it was. After each
+# step docs/results/nightly.md says what was done and what was not, to be
+# committed.
 #
 #   SEEDS=n          seeds in all (1000000), CHUNK=n at a time (50000)
 #   SOAK_DOCUMENTS=n documents of the soak (60000)
@@ -29,27 +30,53 @@ once() {
 	fi
 	hack/progress.sh "$name" "$@" | tee "$state/$name.log"
 	touch "$state/$name.done"
+	report
+}
+
+# said NAME says whether a step was done.
+said() {
+	[ -e "$state/$1.done" ] && echo passed || echo "not run yet"
+}
+
+# output NAME FILTER… shows what is worth keeping of a step that was done.
+output() {
+	local name=$1
+	shift
+	if [ -e "$state/$name.done" ]; then
+		# shellcheck disable=SC2016 # the backticks are Markdown
+		printf '\n## %s\n\n```\n%s\n```\n' "$name" "$("$@" <"$state/$name.log")"
+	fi
+}
+
+# report writes the page. A seed chunk counts once it is whole.
+report() {
+	local file seen=0
+	for file in "$state"/seeds-*.done; do
+		[ -e "$file" ] && seen=$((seen + chunk))
+	done
+	{
+		printf '# Long runs at %s\n\n' "$commit"
+		printf -- '- simulator: %s seeds, no invariant broken\n' "$((seen < seeds ? seen : seeds))"
+		printf -- '- soak of %s documents: %s\n' "$soak" "$(said soak)"
+		printf -- '- race tests: %s\n' "$(said race)"
+		printf -- '- local cluster, its own faults: %s\n' "$(said cluster)"
+		printf -- '- end-to-end suite: %s\n' "$(said e2e)"
+		printf -- '- queue beside its peer: %s\n' "$(said queue-bench)"
+		printf -- '- benchmarks: %s\n' "$(said bench)"
+		output soak tail -n 40
+		output queue-bench cat
+		output bench grep -E '^(Benchmark|goos|goarch|cpu|pkg)'
+	} >"$results/nightly.md"
 }
 
 for ((start = 1; start <= seeds; start += chunk)); do
 	once "seeds-$start" go run ./runtime/simulation/cmd/sim -start "$start" -seeds "$((seeds - start + 1 < chunk ? seeds - start + 1 : chunk))"
 done
+once soak make demo DOCUMENTS="$soak"
 once race make test-race
-once bench make bench
-once queue-bench go run -C test/bench/queue . -dir "$state"
 once cluster make test-cluster
 once e2e make test-e2e TIMEOUT=6h
-once soak make demo DOCUMENTS="$soak"
-
-# shellcheck disable=SC2016 # the backticks are Markdown
-{
-	printf '# Nightly run of %s\n\n' "$commit"
-	printf '%s\n' "- Simulator: $seeds seeds, no invariant broken."
-	printf '%s\n' "- Race tests, the local cluster's own tests, end-to-end suite: passed."
-	printf '%s\n\n' "- Soak of $soak documents: passed; its table:"
-	printf '```\n%s\n```\n\n' "$(tail -n 40 "$state/soak.log")"
-	printf '%s\n\n' "The durable queue beside its peer, and the benchmarks:"
-	printf '```\n%s\n```\n\n' "$(cat "$state/queue-bench.log")"
-	printf '```\n%s\n```\n' "$(grep -E '^(Benchmark|goos|goarch|cpu|pkg)' "$state/bench.log")"
-} >"$results/nightly.md"
+once queue-bench go run -C test/bench/queue . -dir "$state"
+once bench make bench
+report
 echo "wrote $results/nightly.md" >&2
