@@ -51,6 +51,8 @@ func (p *Producer) Wait(ctx context.Context, ref queue.JobRef) (Settled, error) 
 		return Settled{}, nil
 	case state.Status == queue.StatusDeadLettered:
 		return Settled{DeadLettered: true, Reason: "dead-lettered"}, nil
+	case state.Status == queue.StatusDropped:
+		return Settled{DeadLettered: true, Reason: "dropped"}, nil
 	}
 	select {
 	case settled := <-waiter:

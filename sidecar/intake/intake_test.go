@@ -410,9 +410,17 @@ func TestDeadLettersAreListedRedrivenAndDropped(t *testing.T) {
 	w.until("the re-driven job is confirmed", func() bool {
 		return strings.Contains(w.send("GET", jobs+"/"+url.PathEscape("|alice|a"), "").body, "confirmed")
 	})
+	resubmit := func(state string) {
+		t.Helper()
+		if got := w.send("POST", jobs, "x", "Idempotency-Key", "b"); got.status != 200 || !strings.Contains(got.body, fmt.Sprintf(`"state":%q,"new":false`, state)) {
+			t.Errorf("resubmitted: %d %s, want the state %s", got.status, got.body, state)
+		}
+	}
+	resubmit("dead-lettered")
 	if got := w.send("DELETE", fmt.Sprintf("%s/%d", letters, items[1].Sequence), ""); got.status != 204 {
 		t.Errorf("drop: %d %s", got.status, got.body)
 	}
+	resubmit("dropped")
 	if got := w.send("DELETE", fmt.Sprintf("%s/%d", letters, items[1].Sequence), ""); got.status != 404 {
 		t.Errorf("dropped twice: %d %s", got.status, got.body)
 	}

@@ -29,7 +29,7 @@ const structuredOverhead = 64 << 10
 type outcome struct {
 	ID       string `json:"id"`
 	Sequence int64  `json:"sequence,omitempty"`
-	// State is stored, confirmed or dead-lettered.
+	// State is stored, confirmed, dead-lettered or dropped.
 	State string `json:"state,omitempty"`
 	// New is false for a repeat of an id that was known already.
 	New bool `json:"new"`
@@ -149,12 +149,12 @@ func tooLarge(limit int64) problem {
 type answer struct {
 	id      string
 	receipt *endpoint.Receipt // nil without one, and once it is acknowledged
-	stored  *protocol.Stored  // what the receipt says
+	stored  *protocol.Stored  // what the receipt says, or the look-up of a repeat that got none
 	state   string
 	err     error
 }
 
-// store submits what could be decoded.
+// store submits what could be decoded, and finds out which of those that were turned away are stored already.
 func (i *Intake) store(ctx context.Context, jobs []decoded) []answer {
 	ctx, cancel := context.WithTimeout(ctx, i.options.StoreTimeout)
 	defer cancel()
@@ -178,23 +178,30 @@ func (i *Intake) store(ctx context.Context, jobs []decoded) []answer {
 	for n, got := range i.options.Flow.SubmitBatch(ctx, entries) {
 		a := &answers[at[n]]
 		a.receipt, a.err = got.Receipt, got.Err
-		if a.receipt == nil {
-			continue
-		}
-		stored := a.receipt.Stored
-		a.stored = &stored
-		switch stored.Verdict {
-		case protocol.AlreadyConfirmed:
-			a.state = queue.StatusConfirmed
-		case protocol.AlreadyDeadLettered:
-			a.state = queue.StatusDeadLettered
-		case protocol.BodyMismatch:
-			a.err = problemMismatch
-		default:
-			a.state = queue.StatusStored
+		switch {
+		case a.receipt != nil:
+			i.readout(ctx, a)
+		case closed(a.err):
+			i.recall(ctx, a, entries[n].Digest)
 		}
 	}
 	return answers
+}
+
+// readout takes over what the receipt says.
+func (i *Intake) readout(ctx context.Context, a *answer) {
+	stored := a.receipt.Stored
+	a.stored = &stored
+	switch stored.Verdict {
+	case protocol.AlreadyConfirmed:
+		a.state = queue.StatusConfirmed
+	case protocol.AlreadyDeadLettered:
+		a.state = i.whereabouts(ctx, a.id)
+	case protocol.BodyMismatch:
+		a.err = problemMismatch
+	default:
+		a.state = queue.StatusStored
+	}
 }
 
 func acknowledge(answers []answer) {
