@@ -50,7 +50,7 @@ func endingOf(o *observation, configHash string) ending {
 	case o.neverStored():
 		return ending{release: true, why: "it has never stored a job"}
 	}
-	orDiscard := fmt.Sprintf("or drop what it holds with: kubectl patch -n %s wpf %s --type merge -p '{\"spec\":{\"deletionPolicy\":\"Discard\"}}'",
+	orDiscard := fmt.Sprintf("or drop what the queue holds with: kubectl patch -n %s wpf %s --type merge -p '{\"spec\":{\"deletionPolicy\":\"Discard\"}}'",
 		o.flow.Namespace, o.flow.Name)
 	if !o.stats.Connected {
 		return ending{wait: fmt.Sprintf("the producer does not report, so what the queue holds is not known%s; repair it, %s", o.hint(), orDiscard)}
@@ -65,24 +65,29 @@ func endingOf(o *observation, configHash string) ending {
 	return ending{wait: o.whatIsHeld() + ", " + orDiscard}
 }
 
-// whatIsHeld tells what the queue holds, and who has to act.
+// whatIsHeld tells what the queue holds, and then what a person can do; an alternative may follow.
 func (o *observation) whatIsHeld() string {
 	s := o.stats.Stats
+	unconfirmed := s.GetBacklogJobs() + s.GetInFlight()
 	var parts []string
-	if n := s.GetBacklogJobs() + s.GetInFlight(); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d jobs are not confirmed", n))
+	if unconfirmed > 0 {
+		parts = append(parts, fmt.Sprintf("%d jobs are not confirmed", unconfirmed))
 	}
 	if n := s.GetDeadLetters(); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d dead letters wait to be re-driven or dropped", n))
+		parts = append(parts, fmt.Sprintf("%d dead letters wait", n))
 	}
-	text := strings.Join(parts, " and ")
+	text := strings.Join(parts, " and ") + "; "
 	switch {
+	case unconfirmed == 0:
+		return text + "re-drive or drop each"
 	case o.flow.IsSuspended():
-		text += "; the flow is suspended, set spec.suspend to Disabled so that they are worked off"
+		return text + "the flow is suspended, set spec.suspend to Disabled so that they are worked off"
 	case s.GetBacklogJobs() > 0 && len(s.GetWorkers()) == 0:
-		text += "; no worker is bound, add one"
+		return text + "no worker is bound, add one"
+	case s.GetDeadLetters() > 0:
+		return text + "wait until the workers have done the jobs, and re-drive or drop each dead letter"
 	}
-	return text
+	return text + "wait until the workers have done them"
 }
 
 // neverStored says whether it is certain that the queue holds nothing because no producer has ever opened it.

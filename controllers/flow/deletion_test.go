@@ -64,7 +64,18 @@ func TestEnding(t *testing.T) {
 			wantText: "3 jobs are not confirmed; no worker is bound",
 		},
 		"dead letters left": {
-			o: deleted(nil).reporting(&protocolv1.FlowStats{State: "Draining", ConfigHash: closed, DeadLetters: 4}), wantText: "4 dead letters wait",
+			o:        deleted(nil).reporting(&protocolv1.FlowStats{State: "Draining", ConfigHash: closed, DeadLetters: 4}),
+			wantText: "4 dead letters wait; re-drive or drop each, or drop what the queue holds with: kubectl patch",
+		},
+		"jobs in good hands": {
+			o: deleted(nil).reporting(&protocolv1.FlowStats{
+				State: "Draining", ConfigHash: closed, BacklogJobs: 45, InFlight: 1, Workers: []*protocolv1.BoundWorker{{PodUid: "w"}},
+			}),
+			wantText: "46 jobs are not confirmed; wait until the workers have done them, or drop what the queue holds with: kubectl patch",
+		},
+		"jobs and dead letters": {
+			o:        deleted(nil).reporting(&protocolv1.FlowStats{State: "Draining", ConfigHash: closed, InFlight: 1, DeadLetters: 2}),
+			wantText: "1 jobs are not confirmed and 2 dead letters wait; wait until the workers have done the jobs, and re-drive or drop each dead letter, or drop",
 		},
 		"suspended with jobs": {
 			o: deleted(func(f *v1alpha1.WorkPullingFlow) { f.Spec.Suspend = v1alpha1.SwitchEnabled }).

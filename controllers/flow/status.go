@@ -72,11 +72,17 @@ func (o *observation) ready(p plan, producer, queue, failed conditions.Condition
 	case producer.Status != metav1.ConditionTrue:
 		producer.Type = kind
 		return producer
-	case o.flow.IsSuspended():
-		return conditions.False(kind, v1alpha1.ReasonSuspended, "spec.suspend is Enabled: stored jobs are kept, new ones are refused")
+	case o.suspended():
+		return conditions.False(kind, v1alpha1.ReasonSuspended, o.suspension(p))
 	case queue.Status != metav1.ConditionTrue:
 		queue.Type = kind
 		return queue
+	case o.flow.IsSuspended():
+		return conditions.True(kind, v1alpha1.ReasonServing, "suspending: "+notTaken+", and goes on until then")
+	case queue.Reason == v1alpha1.ReasonBacklogFull:
+		return conditions.True(kind, queue.Reason, queue.Message)
+	case !o.taken(p):
+		return conditions.True(kind, v1alpha1.ReasonServing, notTaken)
 	}
 	return conditions.True(kind, v1alpha1.ReasonServing, "")
 }

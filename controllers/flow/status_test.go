@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/conditions"
 	"github.com/workpulling/workpulling/internal/flowstats"
 	"github.com/workpulling/workpulling/internal/podhealth"
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
@@ -78,8 +79,10 @@ func TestConditions(t *testing.T) {
 			"Ready": "True/Serving", "ProducerAvailable": "True/ProducerReady", "QueueAvailable": "True/QueueReady", "WorkersBound": "True/WorkersBound",
 			"DeliveryFailed": "False/Delivering", "HasDeadLetters": "False/NoDeadLetters",
 		}},
-		"suspended":    {edits: []edit{func(o *observation) { o.flow.Spec.Suspend = v1alpha1.SwitchEnabled }}, want: map[string]string{"Ready": "False/Suspended"}},
-		"backlog full": {edits: []edit{stats(func(s *protocolv1.FlowStats) { s.BacklogFull = true })}, want: map[string]string{"Ready": "True/Serving", "QueueAvailable": "True/BacklogFull"}},
+		"backlog full": {
+			edits: []edit{pools(0), stats(func(s *protocolv1.FlowStats) { s.BacklogFull = true })},
+			want:  map[string]string{"Ready": "True/BacklogFull", "QueueAvailable": "True/BacklogFull", "WorkersBound": "False/PoolsAtZero"}, text: "raise spec.backlog",
+		},
 		"dead letters": {edits: []edit{stats(func(s *protocolv1.FlowStats) { s.DeadLetters = 2 })}, want: map[string]string{"Ready": "True/Serving", "HasDeadLetters": "True/JobsDeadLettered"}},
 		"disk full": {
 			edits: []edit{stats(func(s *protocolv1.FlowStats) { s.QueueAvailable, s.QueueMessage = false, "no space left on device" })},
@@ -161,6 +164,62 @@ func TestConditions(t *testing.T) {
 			}
 			if ready := meta.FindStatusCondition(status.Conditions, "Ready"); !strings.Contains(ready.Message, tc.text) {
 				t.Errorf("Ready says %q, want a text with %q", ready.Message, tc.text)
+			}
+		})
+	}
+}
+
+// What is true of a flow is what its producer does, which takes an edit later than the API server.
+func TestSuspensionIsInForceWhenTheProducerSaysSo(t *testing.T) {
+	const older, newer = "hash-before", "hash-after"
+	told := func(generation int64, c conditions.Condition) []metav1.Condition {
+		list := []metav1.Condition{}
+		conditions.Set(&list, generation, c, conditions.True(v1alpha1.ConditionProducerAvailable, v1alpha1.ReasonProducerReady, ""),
+			conditions.True(v1alpha1.ConditionQueueAvailable, v1alpha1.ReasonQueueReady, ""))
+		return list
+	}
+	serves := conditions.True(v1alpha1.ConditionReady, v1alpha1.ReasonServing, "")
+	suspended := conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonSuspended, "")
+	cases := map[string]struct {
+		suspend     bool
+		state, hash string
+		full        bool
+		// told is what the status says where there is no report; state is empty then.
+		told []metav1.Condition
+		want string
+		// text is the whole message.
+		text string
+	}{
+		"serving":                    {state: "Running", hash: newer, want: "True/Serving"},
+		"any edit, not taken":        {state: "Running", hash: older, want: "True/Serving", text: notTaken},
+		"suspending":                 {suspend: true, state: "Running", hash: older, want: "True/Serving", text: "suspending: " + notTaken + ", and goes on until then"},
+		"suspending, full":           {suspend: true, state: "Running", hash: older, full: true, want: "True/Serving", text: "suspending: " + notTaken + ", and goes on until then"},
+		"read, not in force yet":     {suspend: true, state: "Running", hash: newer, want: "True/Serving", text: "suspending: " + notTaken + ", and goes on until then"},
+		"suspended":                  {suspend: true, state: "Suspended", hash: newer, want: "False/Suspended", text: "spec.suspend is Enabled: stored jobs are kept, new ones are refused"},
+		"suspended, full":            {suspend: true, state: "Suspended", hash: newer, full: true, want: "False/Suspended", text: "spec.suspend is Enabled: stored jobs are kept, new ones are refused"},
+		"suspended, edited":          {suspend: true, state: "Suspended", hash: older, want: "False/Suspended", text: "spec.suspend is Enabled: stored jobs are kept, new ones are refused; " + notTaken},
+		"resuming":                   {state: "Suspended", hash: older, want: "False/Suspended", text: "resuming: " + notTaken + "; until then stored jobs are kept, new ones are refused"},
+		"suspended, while it loads":  {suspend: true, state: "Loading", hash: newer, want: "False/QueueLoading", text: "the producer loads the queue"},
+		"no report, suspended":       {suspend: true, told: told(3, suspended), want: "False/Suspended", text: "spec.suspend is Enabled: stored jobs are kept, new ones are refused"},
+		"no report, resumed":         {told: told(2, suspended), want: "False/Suspended", text: "resuming: " + notTaken + "; until then stored jobs are kept, new ones are refused"},
+		"no report, serving":         {told: told(3, serves), want: "True/Serving"},
+		"no report, edited":          {told: told(2, serves), want: "True/Serving", text: notTaken},
+		"no report, edited, suspend": {suspend: true, told: told(2, serves), want: "True/Serving", text: "suspending: " + notTaken + ", and goes on until then"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := serving()
+			if tc.suspend {
+				o.flow.Spec.Suspend = v1alpha1.SwitchEnabled
+			}
+			o.stats.Stats.State, o.stats.Stats.ConfigHash, o.stats.Stats.BacklogFull = tc.state, tc.hash, tc.full
+			if tc.told != nil {
+				o.flow.Status.Conditions, o.stats = tc.told, flowstats.Snapshot{}
+			}
+			status, _ := makeStatus(o, plan{configHash: newer}, applied{})
+			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+			if got := string(c.Status) + "/" + c.Reason; got != tc.want || c.Message != tc.text {
+				t.Errorf("Ready is %s: %q, want %s: %q", got, c.Message, tc.want, tc.text)
 			}
 		})
 	}

@@ -115,7 +115,7 @@ func (o *observation) flowAccepted() conditions.Condition {
 	case o.flow.DeletionTimestamp != nil:
 		return conditions.False(kind, v1alpha1.ReasonFlowDeleting, fmt.Sprintf("flow %q is being deleted; the workers finish its jobs", name))
 	case o.flow.IsSuspended():
-		return conditions.True(kind, v1alpha1.ReasonFlowSuspended, fmt.Sprintf("flow %q is suspended; the workers wait", name))
+		return conditions.True(kind, v1alpha1.ReasonFlowSuspended, fmt.Sprintf("spec.suspend of flow %q is Enabled; the workers get no jobs once its producer has taken that", name))
 	case o.flow.Spec.MaxFlowControlWindow > 0 && o.pool.Spec.FlowControlWindow > o.flow.Spec.MaxFlowControlWindow:
 		return conditions.True(kind, v1alpha1.ReasonWindowCapped, fmt.Sprintf(
 			"flow %q caps the window of %d at %d", name, o.pool.Spec.FlowControlWindow, o.flow.Spec.MaxFlowControlWindow))
@@ -138,6 +138,9 @@ func (o *observation) ready(t tally, accepted conditions.Condition, refusal podh
 	case s.desired() == 0 && t.live == 0:
 		return conditions.True(kind, v1alpha1.ReasonScaledToZero, "spec.replicas is 0")
 	case t.ready >= s.desired():
+		if obstacle := o.obstacle(refusal); s.rolling() && obstacle.Reason != "" {
+			return conditions.True(kind, v1alpha1.ReasonWorkersReady, "older workers serve, and the rollout does not go on: "+obstacle.Message)
+		}
 		return conditions.True(kind, v1alpha1.ReasonWorkersReady, "")
 	case problem.Reason != "":
 		return conditions.False(kind, problem.Reason, short+": "+problem.Message)
@@ -145,21 +148,32 @@ func (o *observation) ready(t tally, accepted conditions.Condition, refusal podh
 	return conditions.False(kind, v1alpha1.ReasonWorkersUnready, short)
 }
 
-// problem is the first thing that keeps workers from being ready.
+// problem is the first thing that keeps workers from being ready. What is wrong with the newest revision goes before: a person can correct it.
 func (o *observation) problem(refusal podhealth.Problem) podhealth.Problem {
+	if found := o.obstacle(refusal); found.Reason != "" {
+		return found
+	}
+	return o.problemOf(filter(o.snapshot.Workers, o.snapshot.outdated))
+}
+
+// obstacle is what keeps workers of the newest revision from being made or from being ready. A rollout does not go on before it is removed.
+func (o *observation) obstacle(refusal podhealth.Problem) podhealth.Problem {
 	if refusal.Reason != "" && o.snapshot.wanting() {
 		return refusal
 	}
-	for _, w := range o.snapshot.Workers {
-		if !w.live() || w.pod == nil {
-			continue
-		}
+	return o.problemOf(filter(o.snapshot.Workers, func(w Worker) bool { return !o.snapshot.outdated(w) }))
+}
+
+// problemOf is the first problem of the live ones among some workers.
+func (o *observation) problemOf(workers []Worker) podhealth.Problem {
+	workers = filter(workers, func(w Worker) bool { return w.live() && w.pod != nil })
+	for _, w := range workers {
 		if found := podhealth.Diagnose(w.pod); found.Reason != "" {
 			return found
 		}
 	}
-	for _, w := range o.snapshot.Workers {
-		if w.live() && !w.Ready && w.pod != nil && podhealth.AppSilent(w.pod) {
+	for _, w := range workers {
+		if !w.Ready && podhealth.AppSilent(w.pod) {
 			return podhealth.Problem{Reason: v1alpha1.ReasonHandlerNotListening, Message: fmt.Sprintf(
 				"the app of pod %s does not answer on port %d; it gets no job until it does", w.Name, o.handlerPort())}
 		}
@@ -176,7 +190,7 @@ func (o *observation) handlerPort() int32 {
 
 func (o *observation) progressing(t tally, refusal podhealth.Problem) conditions.Condition {
 	const kind = v1alpha1.ConditionProgressing
-	s := o.snapshot
+	s, obstacle := o.snapshot, o.obstacle(refusal)
 	switch {
 	case refusal.Reason != "" && s.wanting():
 		return conditions.False(kind, refusal.Reason, refusal.Message)
@@ -186,6 +200,9 @@ func (o *observation) progressing(t tally, refusal podhealth.Problem) conditions
 		return conditions.False(kind, v1alpha1.ReasonFlowNotFound, "no workers are made before the flow exists")
 	case s.Paused && t.outdated > 0:
 		return conditions.False(kind, v1alpha1.ReasonPaused, fmt.Sprintf("spec.paused holds the rollout; %d workers are of an old revision", t.outdated))
+	case s.rolling() && obstacle.Reason != "":
+		return conditions.False(kind, obstacle.Reason, fmt.Sprintf(
+			"%d of %d workers are of the newest revision, and the rollout does not go on: %s", t.live-t.outdated, s.desired(), obstacle.Message))
 	case s.rolling():
 		return conditions.True(kind, v1alpha1.ReasonRollingOut, fmt.Sprintf("%d of %d workers are of the newest revision", t.live-t.outdated, s.desired()))
 	case t.live < s.desired() && (t.gone > 0 || t.leaving > 0):
@@ -194,6 +211,9 @@ func (o *observation) progressing(t tally, refusal podhealth.Problem) conditions
 		return conditions.True(kind, v1alpha1.ReasonScalingUp, fmt.Sprintf("%d of %d workers exist", t.live, s.desired()))
 	case t.live > s.desired() || t.leaving > 0:
 		return conditions.True(kind, v1alpha1.ReasonScalingDown, fmt.Sprintf("%d workers are wanted", s.desired()))
+	}
+	if obstacle.Reason != "" {
+		return conditions.False(kind, obstacle.Reason, obstacle.Message)
 	}
 	return conditions.False(kind, v1alpha1.ReasonStable, runtimeLag(t))
 }

@@ -77,7 +77,7 @@ func TestConditions(t *testing.T) {
 		},
 		"rollout refused": {
 			snapshot: snapshotOf(1, make1("a").old()), refusal: podhealth.Problem{Reason: v1alpha1.ReasonTemplateInvalid, Message: "no such port"},
-			want: map[string]string{"Ready": "True/WorkersReady", "Progressing": "False/TemplateInvalid"},
+			want: map[string]string{"Ready": "True/WorkersReady", "Progressing": "False/TemplateInvalid"}, text: "the rollout does not go on: no such port",
 		},
 		"unable": {
 			snapshot: snapshotOf(1), refusal: podhealth.Problem{Reason: v1alpha1.ReasonReconcileFailed, Message: "etcd is away"},
@@ -125,6 +125,103 @@ func TestConditions(t *testing.T) {
 			}
 			if status.Selector == "" || status.Replicas == nil || status.ObservedGeneration != 4 {
 				t.Errorf("an autoscaler cannot read %+v", status)
+			}
+		})
+	}
+}
+
+// A rollout that cannot go on, and workers that are all there and do not work, are not called healthy.
+func TestObstacle(t *testing.T) {
+	waiting := func(reason, message string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: "app", Image: "app:none", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+			}}
+		}
+	}
+	noSecret, noImage := waiting("CreateContainerConfigError", `secret "api-key" not found`), waiting("ImagePullBackOff", "no such tag")
+	noRoom := func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes",
+		}}
+	}
+	silent := func(pod *corev1.Pod) {
+		running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: runtimeconfig.ContainerSidecar, State: running, Started: ptr.To(true)}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: running}}
+	}
+	cases := map[string]struct {
+		snapshot Snapshot
+		// pods are the states of the workers by name.
+		pods               map[string]func(*corev1.Pod)
+		paused             bool
+		ready, progressing string
+		// readyText and progressingText are parts of the messages; empty means an empty message.
+		readyText, progressingText string
+	}{
+		"rollout without its Secret": {
+			snapshot: snapshotOf(1, make1("a").old(), make1("b").pending()), pods: map[string]func(*corev1.Pod){"b": noSecret},
+			ready: "True/WorkersReady", readyText: `the rollout does not go on: pod b: container app cannot be started: secret "api-key" not found`,
+			progressing: "False/PodConfigInvalid", progressingText: `"api-key" not found`,
+		},
+		"rollout without its image, too few serve": {
+			snapshot: snapshotOf(2, make1("a").old(), make1("b").pending(), make1("c").pending()), pods: map[string]func(*corev1.Pod){"c": noImage},
+			ready: "False/ImagePullFailed", readyText: "1 of 2 workers are ready", progressing: "False/ImagePullFailed", progressingText: "2 of 2 workers are of the newest revision",
+		},
+		"rollout without room": {
+			snapshot: snapshotOf(1, make1("a").old(), make1("b").pending()), pods: map[string]func(*corev1.Pod){"b": noRoom},
+			ready: "True/WorkersReady", readyText: "0/3 nodes", progressing: "False/Unschedulable", progressingText: "0/3 nodes",
+		},
+		"rollout to a silent app": {
+			snapshot: snapshotOf(1, make1("a").old(), make1("b").unready()), pods: map[string]func(*corev1.Pod){"b": silent},
+			ready: "True/WorkersReady", readyText: "port 8080", progressing: "False/HandlerNotListening", progressingText: "port 8080",
+		},
+		"rollout that heals": {
+			snapshot: snapshotOf(1, make1("a").old().pending(), make1("b").pending()), pods: map[string]func(*corev1.Pod){"a": noSecret},
+			ready: "False/PodConfigInvalid", readyText: "pod a", progressing: "True/RollingOut", progressingText: "1 of 1",
+		},
+		"the newest revision is told first": {
+			snapshot: snapshotOf(1, make1("a").old().pending(), make1("b").pending()), pods: map[string]func(*corev1.Pod){"a": noSecret, "b": noImage},
+			ready: "False/ImagePullFailed", readyText: "pod b", progressing: "False/ImagePullFailed", progressingText: "pod b",
+		},
+		"held, with a broken worker": {
+			snapshot: snapshotOf(1, make1("a").old(), make1("b").pending()), pods: map[string]func(*corev1.Pod){"b": noSecret}, paused: true,
+			ready: "True/WorkersReady", progressing: "False/Paused", progressingText: "spec.paused",
+		},
+		"all there, no image": {
+			snapshot: snapshotOf(1, make1("a").pending()), pods: map[string]func(*corev1.Pod){"a": noImage},
+			ready: "False/ImagePullFailed", readyText: "no such tag", progressing: "False/ImagePullFailed", progressingText: "no such tag",
+		},
+		"all there, silent": {
+			snapshot: snapshotOf(1, make1("a").unready()), pods: map[string]func(*corev1.Pod){"a": silent},
+			ready: "False/HandlerNotListening", readyText: "port 8080", progressing: "False/HandlerNotListening", progressingText: "port 8080",
+		},
+		"all there, no room": {
+			snapshot: snapshotOf(1, make1("a").pending()), pods: map[string]func(*corev1.Pod){"a": noRoom},
+			ready: "False/Unschedulable", readyText: "0/3 nodes", progressing: "False/Unschedulable", progressingText: "0/3 nodes",
+		},
+		"a broken worker that leaves is no obstacle": {
+			snapshot: snapshotOf(1, make1("a"), make1("b").pending().marked(1)), pods: map[string]func(*corev1.Pod){"b": noImage},
+			ready: "True/WorkersReady", progressing: "True/ScalingDown", progressingText: "1 workers are wanted",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := observed(tc.snapshot)
+			o.snapshot.Paused = tc.paused
+			for _, w := range o.snapshot.Workers {
+				if state := tc.pods[w.Name]; state != nil {
+					state(w.pod)
+				}
+			}
+			status, _ := makeStatus(o, podhealth.Problem{})
+			for kind, want := range map[string][2]string{
+				v1alpha1.ConditionReady: {tc.ready, tc.readyText}, v1alpha1.ConditionProgressing: {tc.progressing, tc.progressingText},
+			} {
+				c := meta.FindStatusCondition(status.Conditions, kind)
+				if got := string(c.Status) + "/" + c.Reason; got != want[0] || !strings.Contains(c.Message, want[1]) || (c.Message == "") != (want[1] == "") {
+					t.Errorf("%s is %s: %q, want %s and a text with %q", kind, got, c.Message, want[0], want[1])
+				}
 			}
 		})
 	}
