@@ -303,8 +303,10 @@ func TestEditsTakeEffect(t *testing.T) {
 	p := newPod(t)
 	p.start()
 	p.configure(func(d *runtimeconfig.Producer) { d.Intake = runtimeconfig.IntakeSuspended })
+	fresh := 0 // a repeat of what was stored before the edit took effect is answered 200
 	p.until("suspended", func() bool {
-		status, _ := p.submit("s", "")
+		fresh++
+		status, _ := p.submit(fmt.Sprint("fresh ", fresh), "")
 		return status == 503
 	})
 	p.until("the operator sees it", func() bool { s := p.operator.stats(); return s != nil && s.State == "Suspended" })
