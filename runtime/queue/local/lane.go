@@ -144,6 +144,8 @@ func (q *Queue) update(deeds func(*table)) error {
 		if err := t.finish(); err != nil || !t.changed {
 			return err
 		}
+		q.committing <- struct{}{}
+		defer func() { <-q.committing }()
 		if q.gate != nil {
 			if err := q.gate(); err != nil {
 				return fmt.Errorf("committing: %w", err)
@@ -154,6 +156,17 @@ func (q *Queue) update(deeds func(*table)) error {
 		}
 		return nil
 	})
+}
+
+// synced waits for the end of the commit that is under way, if one is: a view may see it a moment before it is synced.
+func (q *Queue) synced(ctx context.Context) error {
+	select {
+	case q.committing <- struct{}{}:
+		<-q.committing
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // look is one consistent view of the file. It runs apart from the caller, who leaves at the context's end.

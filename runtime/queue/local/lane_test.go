@@ -1,12 +1,14 @@
 package local_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/queue/local"
@@ -178,4 +180,36 @@ func numbered(n int) []string {
 		ids[i] = fmt.Sprintf("job-%d", i+1)
 	}
 	return ids
+}
+
+// A view may see a commit before it is synced: what a look-up finds is told only after it.
+func TestLookupWaitsForTheCommitUnderWay(t *testing.T) {
+	q := open(t, t.TempDir())
+	_, _, epoch := load(t, q)
+	store(t, q, epoch, 0, "a")
+	started, gate := make(chan struct{}), make(chan struct{})
+	local.SetGate(q, func() error { close(started); <-gate; return nil })
+	applied := make(chan error, 1)
+	go func() {
+		_, err := q.Apply(t.Context(), epoch, queue.Batch{Cursor: 1, Stores: []queue.StoreRequest{request("b", []byte("x"))}})
+		applied <- err
+	}()
+	<-started
+	brief, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, _, err := q.Lookup(brief, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("during the commit: error %v, want the deadline's", err)
+	}
+	if _, ok, err := q.Lookup(t.Context(), "stranger"); ok || err != nil {
+		t.Errorf("an unknown id: %t, %v; there is nothing to wait for", ok, err)
+	}
+	close(gate)
+	if err := <-applied; err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a", "b"} {
+		if _, ok, err := q.Lookup(t.Context(), id); !ok || err != nil {
+			t.Errorf("%s after the commit: %t, %v", id, ok, err)
+		}
+	}
 }

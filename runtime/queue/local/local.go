@@ -58,11 +58,13 @@ type Queue struct {
 	window atomic.Int64
 
 	writing chan struct{} // semaphore of one; holds a token while a commit or a Load is at work
-	mu      sync.Mutex    // guards the three below
-	pending []*operation
-	closed  bool
-	running bool // a flusher takes what is pending
-	flusher sync.WaitGroup
+	// committing is a semaphore of one; holds a token from before a commit is visible until it is synced.
+	committing chan struct{}
+	mu         sync.Mutex // guards the three below
+	pending    []*operation
+	closed     bool
+	running    bool // a flusher takes what is pending
+	flusher    sync.WaitGroup
 
 	gate func() error // tests make commits hang or fail here; nil otherwise
 }
@@ -80,7 +82,7 @@ func Open(ctx context.Context, options Options) (*Queue, error) {
 	if options.Dir == "" || options.FlowUID == "" {
 		return nil, errors.New("local queue: Dir and FlowUID are required")
 	}
-	q := &Queue{clock: options.Clock, writing: make(chan struct{}, 1)}
+	q := &Queue{clock: options.Clock, writing: make(chan struct{}, 1), committing: make(chan struct{}, 1)}
 	if q.clock == nil {
 		q.clock = time.Now //nolint:forbidigo // the default of the injected clock
 	}

@@ -32,7 +32,7 @@ func (q *Queue) ReadJobs(ctx context.Context, seqs []int64) ([]protocol.Job, err
 	})
 }
 
-// Lookup implements queue.WorkQueue.
+// Lookup implements queue.WorkQueue. What it finds may be told to a submitter as stored, so it is synced by then.
 func (q *Queue) Lookup(ctx context.Context, messageID string) (queue.JobState, bool, error) {
 	found, err := look(ctx, q, func(t *table) (*ledger.Entry, error) {
 		e, ok, err := t.ByID(messageID)
@@ -42,6 +42,9 @@ func (q *Queue) Lookup(ctx context.Context, messageID string) (queue.JobState, b
 		return &e, err
 	})
 	if err != nil || found == nil {
+		return queue.JobState{}, false, err
+	}
+	if err := q.synced(ctx); err != nil {
 		return queue.JobState{}, false, err
 	}
 	return found.State(), true, nil
