@@ -116,6 +116,28 @@ var _ = Describe("A flow", func() {
 		Eventually(flowCondition(ctx, namespace, flowName, v1alpha1.ConditionReady)).Should(Equal("False/Suspended"))
 	})
 
+	It("is suspended, and goes on, when its producer says so", func(ctx SpecContext) {
+		namespace, p := servingFlow(ctx, nil)
+		ready := func() string {
+			c := meta.FindStatusCondition(getFlow(ctx, namespace, flowName).Status.Conditions, v1alpha1.ConditionReady)
+			return c.Reason + ": " + c.Message
+		}
+		for _, step := range []struct {
+			to             v1alpha1.Switch
+			waiting, after string
+		}{
+			{v1alpha1.SwitchEnabled, "Serving: suspending: ", "Suspended: spec.suspend is Enabled"},
+			{v1alpha1.SwitchDisabled, "Suspended: resuming: ", "Serving: "},
+		} {
+			p.takes(false)
+			editFlow(ctx, namespace, func(f *v1alpha1.WorkPullingFlow) { f.Spec.Suspend = step.to })
+			Eventually(ready).Should(HavePrefix(step.waiting))
+			Consistently(ready).WithTimeout(second).Should(HavePrefix(step.waiting))
+			p.takes(true)
+			Eventually(ready).Should(And(HavePrefix(step.after), Not(ContainSubstring("not taken"))))
+		}
+	})
+
 	It("repairs every child that is deleted or changed", func(ctx SpecContext) {
 		namespace, _ := servingFlow(ctx, nil)
 		for _, child := range childrenOf(namespace) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -154,6 +155,9 @@ func (n *node) sync(ctx context.Context) {
 
 // start makes a pod run: its status, and the sidecar of a worker.
 func (n *node) start(ctx context.Context, pod *corev1.Pod) error {
+	if err := n.refuse(ctx, pod); err != nil {
+		return err
+	}
 	number := addresses.Add(1)
 	address := fmt.Sprintf("127.77.%d.%d", number/250, number%250+1)
 	if pod.Labels[v1alpha1.LabelRole] == v1alpha1.RoleWorker {
@@ -176,6 +180,26 @@ func (n *node) start(ctx context.Context, pod *corev1.Pod) error {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: running, Started: ptr.To(true), Ready: true})
 	}
 	return env.Client.Status().Patch(ctx, pod, client.MergeFrom(before))
+}
+
+// refuse says of a pod with a variable from a Secret that is not there what a kubelet would, and tries again.
+func (n *node) refuse(ctx context.Context, pod *corev1.Pod) error {
+	for _, c := range pod.Spec.Containers {
+		for _, e := range c.Env {
+			if e.ValueFrom == nil || e.ValueFrom.SecretKeyRef == nil {
+				continue
+			}
+			err := env.Client.Get(ctx, types.NamespacedName{Namespace: n.namespace, Name: e.ValueFrom.SecretKeyRef.Name}, &corev1.Secret{})
+			if err == nil {
+				continue
+			}
+			before := pod.DeepCopy()
+			waiting := &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: err.Error()}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: waiting}}}
+			return errors.Join(err, env.Client.Status().Patch(ctx, pod, client.MergeFrom(before)))
+		}
+	}
+	return nil
 }
 
 // serve is the sidecar of a worker: it answers with the certificate that the pod would mount, to the operator alone.

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -69,6 +70,26 @@ var _ = Describe("A pool", func() {
 		edit(ctx, namespace, poolName, func(p *v1alpha1.WorkerPool) {
 			p.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "admin", ContainerPort: 8081}}
 		})
+		Eventually(poolCondition(ctx, namespace, poolName, v1alpha1.ConditionProgressing)).WithTimeout(60 * second).Should(Equal("False/Stable"))
+		Expect(uids(workers(ctx, namespace, poolName))).NotTo(Equal(before))
+	})
+
+	It("says that the pods of a new template cannot start, and goes on when they can", func(ctx SpecContext) {
+		namespace, _ := readyPool(ctx, 1)
+		before := uids(workers(ctx, namespace, poolName))
+		edit(ctx, namespace, poolName, func(p *v1alpha1.WorkerPool) {
+			p.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "api-key"}, Key: "key",
+			}}}}
+		})
+		Eventually(poolCondition(ctx, namespace, poolName, v1alpha1.ConditionProgressing)).Should(Equal("False/PodConfigInvalid"))
+		pool := getPool(ctx, namespace, poolName)
+		Expect(condition(pool.Status.Conditions, v1alpha1.ConditionReady)).To(Equal("True/WorkersReady"))
+		for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionProgressing} {
+			Expect(meta.FindStatusCondition(pool.Status.Conditions, kind).Message).To(ContainSubstring(`"api-key" not found`))
+		}
+		Expect(uids(workers(ctx, namespace, poolName))).To(ContainElements(before))
+		Expect(env.Client.Create(ctx, &corev1.Secret{ObjectMeta: named(namespace, "api-key"), StringData: map[string]string{"key": "x"}})).To(Succeed())
 		Eventually(poolCondition(ctx, namespace, poolName, v1alpha1.ConditionProgressing)).WithTimeout(60 * second).Should(Equal("False/Stable"))
 		Expect(uids(workers(ctx, namespace, poolName))).NotTo(Equal(before))
 	})

@@ -33,6 +33,9 @@ type producer struct {
 	stats           *protocolv1.FlowStats
 	// forgets says that a new pod holds nothing of what the one before held.
 	forgets bool
+	// late says that the producer does not take a new configuration; it goes on with config.
+	late   bool
+	config string
 }
 
 // newProducer reports for a flow, over the real way, until the spec ends. It waits until the flow has a ready pod.
@@ -75,6 +78,13 @@ func (p *producer) set(change func(*protocolv1.FlowStats)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(p.stats)
+}
+
+// takes says whether a new configuration is taken.
+func (p *producer) takes(new bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late = !new
 }
 
 func (p *producer) session(ctx context.Context) error {
@@ -159,15 +169,18 @@ func (p *producer) report(ctx context.Context, pod *corev1.Pod) (*protocolv1.Flo
 	if flow == nil {
 		return nil, fmt.Errorf("flow %s is gone", p.flow)
 	}
-	document, err := decodeProducer(config.Data["config.json"])
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.late {
+		p.config = config.Data["config.json"]
+	}
+	document, err := decodeProducer(p.config)
 	if err != nil {
 		return nil, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	report, _ := proto.Clone(p.stats).(*protocolv1.FlowStats)
 	report.Namespace, report.Flow, report.FlowUid, report.PodUid = p.namespace, p.flow, string(flow.UID), string(pod.UID)
-	report.ConfigHash = runtimeconfig.Hash([]byte(config.Data["config.json"]))
+	report.ConfigHash = runtimeconfig.Hash([]byte(p.config))
 	if report.State == "" {
 		report.State = map[runtimeconfig.Intake]string{
 			runtimeconfig.IntakeOpen: "Running", runtimeconfig.IntakeDraining: "Draining", runtimeconfig.IntakeSuspended: "Suspended",
