@@ -13,13 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// syncEvery is how often a replica reads the authority again, to follow a rotation by another.
-const syncEvery = 10 * time.Minute
+// syncEvery is how often a replica reads the authority again, to follow a rotation by another and to write a lost Secret again before
+// the last process that knows it ends. Reading one Secret by name needs no right to list or watch Secrets.
+const syncEvery = 5 * time.Second
 
 // Authority is the operator's own certificate authority.
 type Authority struct {
@@ -31,7 +31,6 @@ type Authority struct {
 
 	mu     sync.RWMutex
 	ring   keyring
-	bundle []byte
 	leaves map[string]tls.Certificate
 }
 
@@ -40,7 +39,8 @@ func NewAuthority(direct client.Client, key types.NamespacedName, c clock.WithTi
 	return &Authority{client: direct, key: key, clock: c, log: log, leaves: map[string]tls.Certificate{}}
 }
 
-// Sync reads the authority, makes it where there is none, and rotates it where it is time.
+// Sync reads the authority, makes it where there is none, and rotates it where it is time. Where the Secret is gone or damaged, and this
+// process knows what was in it, that is written again.
 func (a *Authority) Sync(ctx context.Context) error {
 	var secret corev1.Secret
 	err := a.client.Get(ctx, a.key, &secret)
@@ -50,15 +50,19 @@ func (a *Authority) Sync(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("reading the authority: %w", err)
 	}
-	ring, err := decodeKeyring(secret.Data)
-	if err != nil {
-		return fmt.Errorf("the authority's Secret %s is damaged; delete it and a new one is made: %w", a.key, err)
+	done := "Rotated the certificate authority"
+	ring, damage := decodeKeyring(secret.Data)
+	if damage != nil {
+		done = "Wrote the damaged certificate authority again"
+		if ring = a.known(); ring.current.cert == nil {
+			return fmt.Errorf("the authority's Secret %s is damaged; delete it and a new one is made: %w", a.key, damage)
+		}
 	}
 	ring, changed, err := ring.advance(a.clock.Now())
 	if err != nil {
 		return err
 	}
-	if changed {
+	if changed || damage != nil {
 		before := secret.DeepCopy()
 		if secret.Data, err = ring.encode(); err != nil {
 			return err
@@ -68,18 +72,19 @@ func (a *Authority) Sync(ctx context.Context) error {
 			if apierrors.IsConflict(err) {
 				return a.Sync(ctx)
 			}
-			return fmt.Errorf("rotating the authority: %w", err)
+			return fmt.Errorf("writing the authority: %w", err)
 		}
-		a.log.Info("Rotated the certificate authority", "secret", a.key.String(), "expires", ring.current.cert.NotAfter)
+		a.log.Info(done, "secret", a.key.String(), "expires", ring.current.cert.NotAfter)
 	}
-	return a.adopt(ring)
+	a.adopt(ring)
+	return nil
 }
 
 func (a *Authority) create(ctx context.Context) error {
-	a.mu.RLock()
-	ring := a.ring
-	a.mu.RUnlock()
+	done := "Wrote the deleted certificate authority again"
+	ring := a.known()
 	if ring.current.cert == nil {
+		done = "Created the certificate authority"
 		var err error
 		if ring, _, err = ring.advance(a.clock.Now()); err != nil {
 			return err
@@ -96,33 +101,43 @@ func (a *Authority) create(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("creating the authority: %w", err)
 	}
-	a.log.Info("Created the certificate authority", "secret", a.key.String(), "expires", ring.current.cert.NotAfter)
-	return a.adopt(ring)
-}
-
-func (a *Authority) adopt(ring keyring) error {
-	bundle, err := certutil.EncodeCertificates(ring.trusted()...)
-	if err != nil {
-		return fmt.Errorf("encoding the trust bundle: %w", err)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ring, a.bundle = ring, bundle
+	a.log.Info(done, "secret", a.key.String(), "expires", ring.current.cert.NotAfter)
+	a.adopt(ring)
 	return nil
 }
 
-// Start keeps the authority in step until ctx ends, on every replica.
+// known is the authority as this process saw it last; its current pair is empty before the first Sync.
+func (a *Authority) known() keyring {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.ring
+}
+
+func (a *Authority) adopt(ring keyring) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !ring.current.cert.Equal(a.ring.current.cert) {
+		// After the Secret was replaced, nobody may trust the one that signed these.
+		clear(a.leaves)
+	}
+	a.ring = ring
+}
+
+// Start keeps the authority in step until ctx ends, on every replica. Of failures in a row it logs the first.
 func (a *Authority) Start(ctx context.Context) error {
 	ticker := a.clock.NewTicker(syncEvery)
 	defer ticker.Stop()
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
-			if err := a.Sync(ctx); err != nil {
+			err := a.Sync(ctx)
+			if err != nil && !failing {
 				a.log.Error(err, "Keeping the last known certificate authority")
 			}
+			failing = err != nil
 		}
 	}
 }
@@ -130,26 +145,15 @@ func (a *Authority) Start(ctx context.Context) error {
 // NeedLeaderElection says no: every replica serves with certificates of this authority.
 func (a *Authority) NeedLeaderElection() bool { return false }
 
-// Bundle is what everyone has to trust, in PEM.
-func (a *Authority) Bundle() []byte {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.bundle
-}
-
 // Expires is when the authority that signs now ends.
 func (a *Authority) Expires() time.Time {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.ring.current.cert.NotAfter
+	return a.known().current.cert.NotAfter
 }
 
-// Pool is Bundle as a pool.
+// Pool is what the operator trusts. A namespace may trust more for a while, see inherited.
 func (a *Authority) Pool() *x509.CertPool {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
 	pool := x509.NewCertPool()
-	for _, cert := range a.ring.trusted() {
+	for _, cert := range a.known().trusted() {
 		pool.AddCert(cert)
 	}
 	return pool
@@ -169,10 +173,4 @@ func (a *Authority) Certificate(leaf Leaf) (*tls.Certificate, error) {
 	made := tls.Certificate{Certificate: [][]byte{signed.cert.Raw}, PrivateKey: signed.key, Leaf: signed.cert}
 	a.leaves[leaf.CommonName] = made
 	return &made, nil
-}
-
-func (a *Authority) signer() pair {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.ring.current
 }

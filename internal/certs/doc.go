@@ -2,7 +2,9 @@
 //
 // Invariants:
 //   - The authority lives in one Secret of the operator's namespace. Any number of replicas may start at once: one creates it, the
-//     others read it. A replica that still knows a deleted authority writes the same one again.
+//     others read it. A replica that still knows a deleted or damaged authority writes the same one again within syncEvery.
+//   - An authority that had to be made anew leaves in each namespace's bundle the older ones that are there, for the life of a
+//     server certificate. The operator itself trusts none of those, and hands out certificates of the new one at once.
 //   - A new authority signs only after it has been in the trust bundle for a day, and an old one stays there until it expires, so a
 //     rotation breaks no connection (DESIGN 6).
 //   - A server certificate is valid for 30 days and renewed at half of that, so what a pod mounts is good for 15 days without any

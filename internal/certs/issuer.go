@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,7 +30,7 @@ type Issuer struct {
 // Ensure makes entry of the namespace's Secret a valid certificate for hosts, and the bundle beside it current. It returns how long that
 // holds. It writes only where something has to change.
 func (i *Issuer) Ensure(ctx context.Context, namespace, entry string, hosts ...string) (time.Duration, error) {
-	if _, err := i.Keeper.Ensure(ctx, i.bundle(namespace)); err != nil {
+	if err := i.ensureBundle(ctx, namespace); err != nil {
 		return 0, err
 	}
 	var secret corev1.Secret
@@ -43,7 +44,7 @@ func (i *Issuer) Ensure(ctx context.Context, namespace, entry string, hosts ...s
 	if left, ok := usable(secret.Data[certKey], secret.Data[keyKey], hosts, i.Authority.Pool(), now); ok {
 		return left, nil
 	}
-	signed, err := i.Authority.signer().sign(Leaf{CommonName: entry, Hosts: hosts, Usage: x509.ExtKeyUsageServerAuth}, now)
+	signed, err := i.Authority.known().current.sign(Leaf{CommonName: entry, Hosts: hosts, Usage: x509.ExtKeyUsageServerAuth}, now)
 	if err != nil {
 		return 0, err
 	}
@@ -90,7 +91,7 @@ func (i *Issuer) Forget(ctx context.Context, namespace, entry string) error {
 }
 
 func (i *Issuer) forgetBundle(ctx context.Context, namespace string) error {
-	if err := client.IgnoreNotFound(i.Keeper.Client.Delete(ctx, i.bundle(namespace))); err != nil {
+	if err := client.IgnoreNotFound(i.Keeper.Client.Delete(ctx, bundle(namespace))); err != nil {
 		return fmt.Errorf("removing the trust bundle of %s: %w", namespace, err)
 	}
 	return nil
@@ -129,13 +130,27 @@ func (i *Issuer) write(ctx context.Context, key client.ObjectKey, exists bool, d
 	return nil
 }
 
-func (i *Issuer) bundle(namespace string) *corev1.ConfigMap {
-	bundle := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: runtimeconfig.CAConfigMapName},
-		Data:       map[string]string{corev1.ServiceAccountRootCAKey: string(i.Authority.Bundle())},
+// ensureBundle makes the bundle of the namespace the authority's own, followed by what it inherits.
+func (i *Issuer) ensureBundle(ctx context.Context, namespace string) error {
+	desired := bundle(namespace)
+	var observed corev1.ConfigMap
+	err := i.Keeper.Client.Get(ctx, client.ObjectKeyFromObject(desired), &observed)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the trust bundle of %s: %w", namespace, err)
 	}
-	children.Mark(bundle)
-	return bundle
+	ring := i.Authority.known()
+	inherited := ring.inherited([]byte(observed.Data[corev1.ServiceAccountRootCAKey]), i.Clock.Now())
+	encoded, err := certutil.EncodeCertificates(append(ring.trusted(), inherited...)...)
+	if err != nil {
+		return fmt.Errorf("encoding the trust bundle of %s: %w", namespace, err)
+	}
+	desired.Data = map[string]string{corev1.ServiceAccountRootCAKey: string(encoded)}
+	_, err = i.Keeper.Ensure(ctx, desired)
+	return err
+}
+
+func bundle(namespace string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: runtimeconfig.CAConfigMapName}}
 }
 
 // usable says whether a certificate serves hosts for its peers, and how long until it should be renewed.

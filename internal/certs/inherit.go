@@ -1,0 +1,38 @@
+package certs
+
+import (
+	"crypto/x509"
+	"slices"
+	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+)
+
+// inherited are the authorities in a namespace's bundle that the keyring does not know and that are trusted on. There are some after
+// the authority's Secret was lost together with every process that knew it: pods still present, and clients still trust, what the lost one
+// signed. That is over once its last certificate has expired, so an authority inherits for leafLife after its beginning and never later:
+// what somebody adds to the bundle of an older one does not stay. A damaged bundle is worth nothing.
+func (k keyring) inherited(bundle []byte, now time.Time) []*x509.Certificate {
+	known := k.trusted()
+	oldest := slices.MinFunc(known, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) })
+	if now.After(oldest.NotBefore.Add(backdate + leafLife)) {
+		return nil
+	}
+	found, err := certutil.ParseCertsPEM(bundle)
+	if err != nil {
+		return nil
+	}
+	var kept []*x509.Certificate
+	for _, cert := range found {
+		again := slices.ContainsFunc(slices.Concat(known, kept), cert.Equal)
+		if !again && predecessor(cert, oldest) && now.Before(cert.NotAfter) {
+			kept = append(kept, cert)
+		}
+	}
+	return kept
+}
+
+// predecessor says whether cert is a root that may have come before first.
+func predecessor(cert, first *x509.Certificate) bool {
+	return cert.IsCA && cert.CheckSignatureFrom(cert) == nil && !cert.NotBefore.After(first.NotBefore)
+}
