@@ -52,10 +52,19 @@ func (p *Producer) snapshot() ProducerStats {
 	stats.OldestBacklogAge = p.ages.of(stats.OldestBacklogStoreSeq, now)
 	stats.QueueAvailable = stats.QueueError == "" && !stats.LoadFailing
 	stats.QueueMessage = stats.QueueError
-	backlog := stats.BacklogJobs + stats.DelayedJobs
-	stats.BacklogFull = stats.FreeDemand <= backlog &&
-		(backlog >= p.config.BacklogJobs || stats.BacklogBytes >= p.config.BacklogBytes)
+	stats.BacklogFull = backlogFull(p.config, stats.Stats)
 	return stats
+}
+
+// backlogFull says whether the bounds leave no room for another job (G-050). A bound of 0 is none where the other is set; without both
+// only free demand makes room.
+func backlogFull(config delivery.ControllerConfig, s delivery.Stats) bool {
+	jobs, bytes := config.BacklogJobs, config.BacklogBytes
+	if bytes > 0 && s.BacklogBytes >= bytes {
+		return true
+	}
+	waiting := s.BacklogJobs + s.DelayedJobs
+	return s.FreeDemand <= waiting && (jobs > 0 && waiting >= jobs || jobs == 0 && bytes == 0)
 }
 
 // labelCounter counts by a closed set of labels.
