@@ -77,7 +77,7 @@ func (r *Reconciler) hurry(ctx context.Context, pod *corev1.Pod, configHash stri
 	}
 	after := pod.DeepCopy()
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, v1alpha1.AnnotationConfiguration, configHash)
-	if err := r.Client.Patch(ctx, after, client.MergeFrom(pod)); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFrom(pod))); err != nil {
 		log.FromContext(ctx).Info("Cannot hurry the producer's configuration", "pod", pod.Name, "error", err.Error())
 	}
 }

@@ -81,10 +81,10 @@ func (p *producer) set(change func(*protocolv1.FlowStats)) {
 }
 
 // takes says whether a new configuration is taken.
-func (p *producer) takes(new bool) {
+func (p *producer) takes(edits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.late = !new
+	p.late = !edits
 }
 
 func (p *producer) session(ctx context.Context) error {
