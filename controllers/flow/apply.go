@@ -129,7 +129,8 @@ func (r *Reconciler) release(ctx context.Context, o *observation, why string) er
 		return err
 	}
 	if released {
-		r.Recorder.Eventf(o.witness(), nil, corev1.EventTypeNormal, "Released", "Deleting", "Released WorkPullingFlow %s: %s", o.flow.Name, why)
+		// The flow is named as the related object too: Events about one namespace that differ in their text alone are taken for repeats.
+		r.Recorder.Eventf(o.witness(), o.flow, corev1.EventTypeNormal, "Released", "Deleting", "Released WorkPullingFlow %s: %s", o.flow.Name, why)
 	}
 	if o.set != nil {
 		r.verified.forget(o.set.UID)

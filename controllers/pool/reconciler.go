@@ -196,7 +196,8 @@ func (r *Reconciler) release(ctx context.Context, pool *v1alpha1.WorkerPool, ter
 		return ctrl.Result{}, err
 	}
 	if released && terminating != nil {
-		r.Recorder.Eventf(terminating, nil, corev1.EventTypeNormal, "Released", "Deleting", "Released WorkerPool %s without waiting for its workers", pool.Name)
+		// The pool is named as the related object too: Events about one namespace that differ in their text alone are taken for repeats.
+		r.Recorder.Eventf(terminating, pool, corev1.EventTypeNormal, "Released", "Deleting", "Released WorkerPool %s without waiting for its workers", pool.Name)
 	}
 	r.memory.forget(pool.UID)
 	r.BackOff.DeleteEntry(string(pool.UID))
