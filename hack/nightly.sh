@@ -63,7 +63,7 @@ report() {
 		printf -- '- end-to-end suite: %s\n' "$(said e2e)"
 		printf -- '- queue beside its peer: %s\n' "$(said queue-bench)"
 		printf -- '- benchmarks: %s\n' "$(said bench)"
-		output soak tail -n 40
+		output soak sed -n '/The proof/,/^  lost 0/p'
 		output queue-bench cat
 		output bench grep -E '^(Benchmark|goos|goarch|cpu|pkg)'
 	} >"$results/nightly.md"
