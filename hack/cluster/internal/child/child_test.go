@@ -2,6 +2,8 @@ package child
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/workpulling/workpulling/hack/cluster/internal/poll"
 	"github.com/workpulling/workpulling/hack/cluster/internal/state"
 )
 
@@ -49,11 +52,14 @@ func TestAChildDiesWithItsParent(t *testing.T) {
 	parent.Process.Kill()
 	io.Copy(io.Discard, out) // until the child, too, has let go of the pipe
 	parent.Wait()
-	for deadline := time.Now().Add(10 * time.Second); child.Alive(); {
-		if time.Now().After(deadline) {
-			t.Fatal("the child lives on")
+	err = poll.Until(t.Context(), 10*time.Second, "the end of the child", func(context.Context) error {
+		if child.Alive() {
+			return errors.New("the child lives on")
 		}
-		time.Sleep(time.Millisecond)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
