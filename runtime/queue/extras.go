@@ -15,6 +15,20 @@ type Deduplicating interface {
 	SetDeduplicationWindow(window time.Duration)
 }
 
+// Owner says who loaded last.
+type Owner struct {
+	// Epoch is the newest that was issued; 0 before the first Load.
+	Epoch Epoch
+	// Address is the owner argument of that Load.
+	Address string
+}
+
+// Shared is implemented by back-ends that several processes can open at once: a standby asks who the writer is, to forward to it.
+type Shared interface {
+	// Owner reads the newest epoch and who holds it. It is a hint: the next Load may already be under way.
+	Owner(ctx context.Context) (Owner, error)
+}
+
 // Orphan is a job whose producer never said StoredAck.
 type Orphan struct {
 	JobRef

@@ -81,11 +81,14 @@ type Batch struct {
 	Attempts    []AttemptRecord
 	DeadLetters []DeadLetterRequest
 	Confirms    []JobRef
+	// Workers replaces the recorded worker incarnations (State.Workers), unless it is nil. An empty list records that there are none.
+	// It is a hint for the next Load, never authority; a volatile queue may forget it.
+	Workers []protocol.Incarnation
 }
 
 // Empty reports whether the batch would write nothing.
 func (b Batch) Empty() bool {
-	return len(b.Stores)+len(b.Accepts)+len(b.Attempts)+len(b.DeadLetters)+len(b.Confirms) == 0
+	return len(b.Stores)+len(b.Accepts)+len(b.Attempts)+len(b.DeadLetters)+len(b.Confirms) == 0 && b.Workers == nil
 }
 
 // Result answers a Batch: Stores in request order, and the cursor after it.
@@ -112,7 +115,16 @@ type State struct {
 	Lost int64
 	// Format is the version of the data's format; 0 where nothing is written.
 	Format uint64
+	// Secret is random, made by the first Load of these data and the same ever after: the key of delivery tickets (DESIGN 5.11), and
+	// what tells these data from others of the same flow. It leaves the process of the writer only as a MAC. Data that were
+	// written before there was a secret get one with the next Load.
+	Secret Secret
+	// Workers are the incarnations that Batch.Workers recorded last.
+	Workers []protocol.Incarnation
 }
+
+// Secret is a key of 256 bits.
+type Secret [32]byte
 
 // DeadLetter is one job kept for a person to decide on.
 type DeadLetter struct {
