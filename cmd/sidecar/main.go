@@ -52,6 +52,8 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	level := root.PersistentFlags().String("log-level", "info", "debug, info or error")
+	place := placeFlags(root.PersistentFlags())
+	root.PersistentPreRun = func(*cobra.Command, []string) { place.resolve() }
 	root.AddCommand(
 		&cobra.Command{
 			Use:   "worker",
@@ -59,7 +61,7 @@ func command() *cobra.Command {
 			Args:  cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				return start(*level, func(log logr.Logger, incarnation protocol.Incarnation) error {
-					return worker.Run(cmd.Context(), worker.DefaultOptions(log, incarnation))
+					return worker.Run(cmd.Context(), worker.DefaultOptions(log, incarnation, place.Place))
 				})
 			},
 		},
@@ -69,7 +71,7 @@ func command() *cobra.Command {
 			Args:  cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				return start(*level, func(log logr.Logger, incarnation protocol.Incarnation) error {
-					return producer.Run(cmd.Context(), producer.DefaultOptions(log, incarnation))
+					return producer.Run(cmd.Context(), producer.DefaultOptions(log, incarnation, place.Place))
 				})
 			},
 		},

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ const (
 
 // Target says where the app listens.
 type Target struct {
+	// Host is 127.0.0.1 where it is empty.
+	Host string
 	Port int32
 	Path string
 }
@@ -50,7 +53,7 @@ func (t Target) URL() string {
 
 // Address is the app's host and port.
 func (t Target) Address() string {
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(t.Port)))
+	return net.JoinHostPort(cmp.Or(t.Host, "127.0.0.1"), strconv.Itoa(int(t.Port)))
 }
 
 // HTTP posts deliveries to the app. It implements endpoint.Handler.

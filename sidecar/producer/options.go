@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -27,24 +26,23 @@ type Options struct {
 	Authenticator transport.Authenticator
 }
 
-// DefaultOptions returns the options of a sidecar inside a pod.
-func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation) Options {
-	port := func(n int) string { return fmt.Sprintf(":%d", n) }
+// DefaultOptions returns the options of a sidecar in its place, which is a pod.
+func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation, place runtimeconfig.Place) Options {
 	return Options{
 		Log:              log,
 		Incarnation:      incarnation,
-		ConfigFile:       runtimeconfig.ConfigFile,
-		CAFile:           runtimeconfig.CAFile,
-		TLSDir:           runtimeconfig.TLSDir,
-		TokenFile:        runtimeconfig.TokenFile,
-		APIDir:           runtimeconfig.APIDir,
-		DataDir:          runtimeconfig.DataDir,
-		IntakeSocket:     runtimeconfig.IntakeSocket,
-		LossFile:         runtimeconfig.RunDir + "/volatile-jobs",
-		HealthAddress:    port(runtimeconfig.PortHealth),
-		MetricsAddress:   port(runtimeconfig.PortMetrics),
-		TransportAddress: port(runtimeconfig.PortTransport),
-		IntakeAddress:    port(runtimeconfig.PortIntake),
+		ConfigFile:       place.Path(runtimeconfig.ConfigFile),
+		CAFile:           place.Path(runtimeconfig.CAFile),
+		TLSDir:           place.Path(runtimeconfig.TLSDir),
+		TokenFile:        place.Path(runtimeconfig.TokenFile),
+		APIDir:           place.Path(runtimeconfig.APIDir),
+		DataDir:          place.Path(runtimeconfig.DataDir),
+		IntakeSocket:     place.Path(runtimeconfig.IntakeSocket),
+		LossFile:         place.Path(runtimeconfig.RunDir + "/volatile-jobs"),
+		HealthAddress:    place.Address(runtimeconfig.PortHealth),
+		MetricsAddress:   place.Address(runtimeconfig.PortMetrics),
+		TransportAddress: place.Address(runtimeconfig.PortTransport),
+		IntakeAddress:    place.Address(runtimeconfig.PortIntake),
 		ConfigPoll:       2 * time.Second,
 	}
 }

@@ -15,14 +15,15 @@ import (
 // app is the worker's app as the sidecar sees it: where it listens, whether it answers, and how long it takes.
 type app struct {
 	*handler.HTTP
+	host    string
 	target  atomic.Pointer[handler.Target]
 	ready   atomic.Bool
 	poke    chan struct{}
 	seconds *telemetry.HandlerSeconds
 }
 
-func newApp(lifetime context.Context, doc runtimeconfig.Worker, seconds *telemetry.HandlerSeconds) *app {
-	a := &app{poke: make(chan struct{}, 1), seconds: seconds}
+func newApp(lifetime context.Context, doc runtimeconfig.Worker, host string, seconds *telemetry.HandlerSeconds) *app {
+	a := &app{host: host, poke: make(chan struct{}, 1), seconds: seconds}
 	a.retarget(doc)
 	source := "/namespaces/" + doc.Namespace + "/flows/" + doc.Flow
 	a.HTTP = handler.New(lifetime, source, a.where, a.suspect)
@@ -30,7 +31,7 @@ func newApp(lifetime context.Context, doc runtimeconfig.Worker, seconds *telemet
 }
 
 func (a *app) retarget(doc runtimeconfig.Worker) {
-	a.target.Store(&handler.Target{Port: doc.HandlerPort, Path: doc.HandlerPath})
+	a.target.Store(&handler.Target{Host: a.host, Port: doc.HandlerPort, Path: doc.HandlerPath})
 	a.suspect()
 }
 

@@ -32,6 +32,8 @@ type Options struct {
 
 	ConfigFile, CAFile, TLSDir, TokenFile, DrainSocket string
 	HealthAddress, MetricsAddress, ControlAddress      string
+	// AppHost is where the app listens ("127.0.0.1").
+	AppHost string
 
 	// ConfigPoll is how often the configuration is looked at again (2 s).
 	ConfigPoll time.Duration
@@ -39,19 +41,20 @@ type Options struct {
 	StopTimeout time.Duration
 }
 
-// DefaultOptions returns the options of a sidecar inside a pod.
-func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation) Options {
+// DefaultOptions returns the options of a sidecar in its place, which is a pod.
+func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation, place runtimeconfig.Place) Options {
 	return Options{
 		Log:            log,
 		Incarnation:    incarnation,
-		ConfigFile:     runtimeconfig.ConfigFile,
-		CAFile:         runtimeconfig.CAFile,
-		TLSDir:         runtimeconfig.TLSDir,
-		TokenFile:      runtimeconfig.TokenFile,
-		DrainSocket:    runtimeconfig.DrainSocket,
-		HealthAddress:  fmt.Sprintf(":%d", runtimeconfig.PortHealth),
-		MetricsAddress: fmt.Sprintf(":%d", runtimeconfig.PortMetrics),
-		ControlAddress: fmt.Sprintf(":%d", runtimeconfig.PortTransport),
+		ConfigFile:     place.Path(runtimeconfig.ConfigFile),
+		CAFile:         place.Path(runtimeconfig.CAFile),
+		TLSDir:         place.Path(runtimeconfig.TLSDir),
+		TokenFile:      place.Path(runtimeconfig.TokenFile),
+		DrainSocket:    place.Path(runtimeconfig.DrainSocket),
+		HealthAddress:  place.Address(runtimeconfig.PortHealth),
+		MetricsAddress: place.Address(runtimeconfig.PortMetrics),
+		ControlAddress: place.Address(runtimeconfig.PortTransport),
+		AppHost:        place.AppHost(),
 		ConfigPoll:     2 * time.Second,
 		StopTimeout:    20 * time.Second,
 	}
@@ -114,7 +117,7 @@ func Run(ctx context.Context, options Options) error {
 func newSidecar(lifetime context.Context, options Options, document config.Document[runtimeconfig.Worker], registry *prometheus.Registry) *sidecar {
 	s := &sidecar{Options: options}
 	s.document.Store(&document)
-	s.app = newApp(lifetime, document.Value, telemetry.NewHandlerSeconds(registry))
+	s.app = newApp(lifetime, document.Value, options.AppHost, telemetry.NewHandlerSeconds(registry))
 	s.worker = endpoint.NewWorker(endpoint.WorkerOptions{
 		Config:      consumerConfig(document.Value),
 		Incarnation: options.Incarnation,
