@@ -44,15 +44,26 @@ func BenchmarkControllerIntake(b *testing.B) {
 	}
 }
 
-// BenchmarkConsumer is the cost of one job from its delivery to the moment that it is taken over.
+// BenchmarkConsumer is the cost of one job from its delivery to the moment that it is taken over, on a worker that pulls from so
+// many flows.
 func BenchmarkConsumer(b *testing.B) {
+	for _, flows := range []int{1, 4, 16} {
+		b.Run(fmt.Sprint("flows=", flows), func(b *testing.B) { benchConsumer(b, flows) })
+	}
+}
+
+func benchConsumer(b *testing.B, flows int) {
 	const window = 64
-	cons := NewConsumer(ConsumerConfig{Window: window, Concurrency: 4}, protocol.Incarnation{PodUID: "p", BootNonce: "b"}, &testRandom{})
-	ref := protocol.BindingRef{BindingID: "binding", Secret: "secret"}
+	names := make([]string, flows)
+	for i := range names {
+		names[i] = fmt.Sprint("flow-", i)
+	}
+	group := NewConsumerGroup(ConsumerConfig{Window: window, Concurrency: 4}, protocol.Incarnation{PodUID: "p", BootNonce: "b"},
+		&testRandom{}, names...)
 	var runs []RunID
 	var nonce string
 	step := func(ev ConsumerEvent) {
-		for _, a := range cons.Step(0, ev) {
+		for _, a := range group.Step(0, ev) {
 			switch a := a.(type) {
 			case StartHandler:
 				runs = append(runs, a.Run)
@@ -64,30 +75,35 @@ func BenchmarkConsumer(b *testing.B) {
 		}
 	}
 	step(AppReady{true})
-	step(Connected{1})
-	step(FromController{1, protocol.RegistrationAck{
-		Session: "s", Nonce: nonce, BindingID: ref.BindingID, Secret: ref.Secret, NextSeq: 1, Window: window,
-		Heartbeat: 2 * time.Second, Deadline: 10 * time.Second,
-	}})
+	for i, name := range names {
+		conn := ConnID(i + 1)
+		step(Connected{Conn: conn, Flow: name})
+		step(FromController{conn, protocol.RegistrationAck{
+			Session: "s", Nonce: nonce, BindingID: "binding", Secret: "secret", NextSeq: 1, Window: window,
+			Heartbeat: 2 * time.Second, Deadline: 10 * time.Second,
+		}})
+	}
 	b.ReportAllocs()
 	b.ResetTimer()
-	for next := int64(1); next <= int64(b.N); next += 16 {
-		frame := protocol.SequencedMessage{BindingID: ref.BindingID, Deliveries: make([]protocol.Delivery, 16)}
+	for done := 0; done < b.N; done += 16 {
+		conn := ConnID(done/16%flows + 1)
+		next := int64(done/16/flows*16 + 1)
+		frame := protocol.SequencedMessage{BindingID: "binding", Deliveries: make([]protocol.Delivery, 16)}
 		for i := range frame.Deliveries {
 			seq := next + int64(i)
 			frame.Deliveries[i] = protocol.Delivery{
 				WorkerSeq: seq, StoreSeq: seq, Attempt: 1, Job: protocol.Job{MessageID: benchIDs[seq%int64(len(benchIDs))], Payload: benchPayload},
 			}
 		}
-		step(FromController{1, frame})
+		step(FromController{conn, frame})
 		for len(runs) > 0 {
 			run := runs[0]
 			runs = runs[:copy(runs, runs[1:])]
 			step(HandlerDone{Run: run, Outcome: protocol.Confirmed})
 		}
-		step(FromController{1, protocol.SettledAck{BindingID: ref.BindingID, UpTo: next + 15}})
+		step(FromController{conn, protocol.SettledAck{BindingID: "binding", UpTo: next + 15}})
 	}
-	if got := cons.Status(0).Confirmed; got < uint64(b.N) {
+	if got := group.Status(0).Confirmed; got < uint64(b.N) {
 		b.Fatalf("%d of %d jobs confirmed", got, b.N)
 	}
 }

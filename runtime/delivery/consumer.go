@@ -7,10 +7,13 @@ import (
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
-// Consumer is the machine in the worker sidecar: it asks for jobs as the window allows, starts handlers in order and settles
-// what they said. It is not safe for concurrent use.
+// Consumer is the part of a worker's machine that pulls from one flow: it asks for jobs as the window allows, starts handlers in
+// order and settles what they said. It shares its group with the Consumers of the worker's other flows. It is not safe for
+// concurrent use.
 type Consumer struct {
-	cfg    ConsumerConfig
+	group  *ConsumerGroup
+	flow   string
+	cfg    *ConsumerConfig
 	inc    protocol.Incarnation
 	random Random
 
@@ -21,13 +24,10 @@ type Consumer struct {
 
 	registration registration
 	sub          subflow
-	running      running
+	running      *running // the group's
+	runs         int      // of them, those of this flow
+	detached     int      // of those, the ones that no delivery of the binding waits for
 	outbox       outbox
-
-	appReady bool
-	cordoned bool
-	draining bool
-	drained  bool
 
 	resendTimer  *timer
 	resendPause  time.Duration
@@ -39,18 +39,23 @@ type Consumer struct {
 	startedTimer *timer
 	startedTold  int64
 
-	timers timers
-	out    []ConsumerAction
+	timers *timers // the group's
 	counts struct{ started, confirmed, nacked, handedBack, abandoned, duplicates uint64 }
 	drops  map[string]uint64
 }
 
-// NewConsumer returns a Consumer that waits for Connected and AppReady. Numbers of cfg that make no sense take their default.
+// NewConsumer returns the Consumer of a group of its own, for a worker that pulls from one flow without a name. It waits for
+// Connected and AppReady. Numbers of cfg that make no sense take their default.
 func NewConsumer(cfg ConsumerConfig, inc protocol.Incarnation, rnd Random) *Consumer {
-	c := &Consumer{cfg: cfg.sane(), inc: inc, random: rnd, timers: newTimers(), drops: map[string]uint64{}}
+	return NewConsumerGroup(cfg, inc, rnd, "").flows[0]
+}
+
+func newConsumer(g *ConsumerGroup, flow string, inc protocol.Incarnation, rnd Random) *Consumer {
+	c := &Consumer{
+		group: g, flow: flow, cfg: &g.cfg, inc: inc, random: rnd, running: &g.running, timers: &g.timers, drops: map[string]uint64{},
+	}
 	c.registration.init(c)
 	c.sub.reset(1)
-	c.running.init()
 	c.outbox.init(c)
 	c.resendPause = c.cfg.ResendInterval
 	c.resendTimer = newTimer(c.resendTick)
@@ -60,66 +65,26 @@ func NewConsumer(cfg ConsumerConfig, inc protocol.Incarnation, rnd Random) *Cons
 	return c
 }
 
-// Step applies one event and returns what the host must do, in order. The slice is valid until the next Step; the messages
-// in it for good.
-func (c *Consumer) Step(now Now, ev ConsumerEvent) []ConsumerAction {
-	clear(c.out)
-	c.out = c.out[:0]
-	c.handle(now, ev)
-	c.timers.run(now)
-	c.startNext(now)
-	c.flushSoon(now)
-	c.topUp(now)
-	c.checkDrained()
-	return c.out
-}
+// Step is ConsumerGroup.Step of a group of one.
+func (c *Consumer) Step(now Now, ev ConsumerEvent) []ConsumerAction { return c.group.Step(now, ev) }
 
-func (c *Consumer) handle(now Now, ev ConsumerEvent) {
-	switch ev := ev.(type) {
-	case ConsumerTick:
-	case FromController:
-		c.fromController(now, ev)
-	case HandlerDone:
-		c.handlerDone(now, ev)
-	case Connected:
-		c.connect(now, ev.Conn)
-	case Disconnected:
-		c.disconnect(ev.Conn)
-	case AppReady:
-		c.setAppReady(now, ev.Ready)
-	case AppRestarted:
-		c.appRestarted(now)
-	case Cordon:
-		c.cordon(now, ev.Force)
-	case Uncordon:
-		c.uncordon(now)
-	case ConsumerPaused:
-		c.heard = now
-		c.armSilence(now)
-	case ReconfigureConsumer:
-		c.reconfigure(now, ev.Config)
-	}
-}
+// NextDeadline is ConsumerGroup.NextDeadline of a group of one.
+func (c *Consumer) NextDeadline() (Now, bool) { return c.group.NextDeadline() }
 
-// NextDeadline returns when the host must send a ConsumerTick at the latest; false means that only an event can change anything.
-func (c *Consumer) NextDeadline() (Now, bool) { return c.timers.next() }
+// Status is ConsumerGroup.Status of a group of one.
+func (c *Consumer) Status(now Now) ConsumerStatus { return c.group.Status(now) }
 
-// Status returns a snapshot that shares nothing with the Consumer.
-func (c *Consumer) Status(now Now) ConsumerStatus {
+// status is this flow's share of the worker's.
+func (c *Consumer) status(now Now) ConsumerStatus {
 	return ConsumerStatus{
+		Flow:           c.flow,
 		Registered:     c.bound() && c.connected && now-c.heard < c.registration.deadline,
 		EverRegistered: c.registration.ever,
 		BindingID:      c.registration.ref.BindingID,
 		Session:        c.registration.session,
-		Running:        c.running.len(),
+		Running:        c.runs,
 		Buffered:       c.sub.buffered,
 		Unsettled:      c.unsettled(),
-		Cordoned:       c.cordoned,
-		Draining:       c.draining,
-		Drained:        c.drained,
-		AppReady:       c.appReady,
-		IdleSince:      c.running.idleSince,
-		Idle:           c.registration.ever && c.unsettled() == 0,
 		LastRefusal:    c.registration.refusal,
 		Started:        c.counts.started,
 		Confirmed:      c.counts.confirmed,
@@ -131,21 +96,23 @@ func (c *Consumer) Status(now Now) ConsumerStatus {
 	}
 }
 
-// unsettled counts what this worker has on its hands: deliveries and settlements of the binding that the controller has not
-// taken over, and handlers that belong to none of them.
-func (c *Consumer) unsettled() int { return c.sub.held + c.running.detached }
+// unsettled counts what this worker has on its hands of the flow: deliveries and settlements of the binding that the controller
+// has not taken over, and handlers that belong to none of them.
+func (c *Consumer) unsettled() int { return c.sub.held + c.detached }
 
 func (c *Consumer) bound() bool { return c.registration.ref.BindingID != "" }
 
 // accepting reports whether deliveries may be started at all.
-func (c *Consumer) accepting() bool { return c.appReady && !c.cordoned }
+func (c *Consumer) accepting() bool { return c.group.accepting() }
 
 // send speaks to the controller; what is said without a stream is lost.
 func (c *Consumer) send(m protocol.FromWorker) {
 	if c.connected {
-		c.out = append(c.out, ToController{c.conn, m})
+		c.emit(ToController{c.conn, m})
 	}
 }
+
+func (c *Consumer) emit(a ConsumerAction) { c.group.out = append(c.group.out, a) }
 
 func (c *Consumer) drop(reason string) { c.drops[reason]++ }
 
@@ -156,12 +123,6 @@ func (c *Consumer) connect(now Now, conn ConnID) {
 	c.register(now)
 }
 
-func (c *Consumer) disconnect(conn ConnID) {
-	if c.connected && conn == c.conn {
-		c.hangUp()
-	}
-}
-
 func (c *Consumer) hangUp() {
 	c.connected = false
 	c.registration.nonce = ""
@@ -170,12 +131,8 @@ func (c *Consumer) hangUp() {
 	}
 }
 
-func (c *Consumer) fromController(now Now, ev FromController) {
-	if !c.connected || ev.Conn != c.conn {
-		c.drop("stale-connection")
-		return
-	}
-	switch m := ev.Message.(type) {
+func (c *Consumer) fromController(now Now, message protocol.ToWorker) {
+	switch m := message.(type) {
 	case protocol.RegistrationAck:
 		c.registered(now, m)
 	case protocol.RegistrationRefused:
@@ -211,13 +168,4 @@ func (c *Consumer) ours(now Now, bindingID string) bool {
 	}
 	c.heard = now
 	return true
-}
-
-func (c *Consumer) reconfigure(now Now, cfg ConsumerConfig) {
-	before := c.cfg
-	c.cfg = cfg.sane()
-	c.outbox.limit = max(c.outbox.limit, c.cfg.Window)
-	if before.Window != c.cfg.Window && c.connected {
-		c.register(now)
-	}
 }

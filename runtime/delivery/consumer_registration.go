@@ -79,13 +79,13 @@ func (c *Consumer) registered(now Now, m protocol.RegistrationAck) {
 	r.session, r.window, r.heartbeat, r.deadline = m.Session, m.Window, m.Heartbeat, m.Deadline
 	r.refusal, r.pause = "", c.cfg.ResendInterval
 	if !r.ever {
+		c.group.firstRegistration(now)
 		r.ever = true
-		c.running.idleSince = max(c.running.idleSince, now)
 	}
 	c.heard = now
 	c.armSilence(now)
 	c.active(now)
-	if c.cordoned {
+	if c.group.cordoned {
 		c.send(protocol.Drain{BindingRef: r.ref})
 	}
 	c.repeatSettlements(now, 0)
@@ -133,7 +133,7 @@ func (c *Consumer) loseBinding() {
 		case e == nil:
 		case e.run != nil:
 			e.run.entry = nil
-			c.running.detached++
+			c.detached++
 		case e.state == settledEntry && e.settlement.Outcome == protocol.Confirmed:
 			c.outbox.remember(e.settlement.MessageID, e.identity, e.settlement.Reason)
 		}

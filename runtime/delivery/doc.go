@@ -1,5 +1,6 @@
 // Package delivery holds the two machines of the work-pulling protocol: the Controller in the producer sidecar (backlog,
-// bindings, dispatch, durable lane) and the Consumer in the worker sidecar (demand, buffer, running handlers, settlements).
+// bindings, dispatch, durable lane) and the ConsumerGroup in the worker sidecar (running handlers, and a Consumer for each flow
+// that the worker pulls from: demand, buffer, settlements).
 //
 // Both are pure: Step takes an event and the time and returns actions. They do no I/O, start no goroutine, read no clock and
 // draw no randomness; whoever hosts them (runtime/endpoint in a sidecar, runtime/simulation in a test) executes the actions
@@ -12,7 +13,8 @@
 //   - I-3 the worker sequences of a binding are 1…current without a gap, and confirmed ≤ current ≤ demand seen;
 //   - I-4 in flight per binding ≤ granted demand ≤ window cap;
 //   - I-8 a confirmation exists only for a job whose handler finished;
-//   - I-9 one worker never runs two handlers for one MessageID at the same time, also across bindings and sessions;
+//   - I-9 one worker never runs two handlers for one MessageID at the same time, also across bindings,
+//     sessions and flows;
 //   - I-11 at most one terminal failure per incarnation;
 //   - I-12 memory of the Controller is O(granted demand + backlog), of the Consumer O(window), whatever peers send.
 //

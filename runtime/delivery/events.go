@@ -189,14 +189,18 @@ const (
 
 // --- events into the Consumer ---------------------------------------------------------------------------------------
 
-// ConsumerEvent is the closed set of events that Consumer.Step takes.
+// ConsumerEvent is the closed set of events that ConsumerGroup.Step takes. Connected, Disconnected and FromController concern one
+// flow, all others the worker as a whole.
 type ConsumerEvent interface{ consumerEvent() }
 
 type (
-	// ConsumerTick lets due timers run; hosts send it at or after Consumer.NextDeadline.
+	// ConsumerTick lets due timers run; hosts send it at or after ConsumerGroup.NextDeadline.
 	ConsumerTick struct{}
-	// Connected says that a stream to the producer is open.
-	Connected struct{ Conn ConnID }
+	// Connected says that a stream to the producer of a flow is open. Flow is one of the names that the group was made with.
+	Connected struct {
+		Conn ConnID
+		Flow string
+	}
 	// Disconnected says that a stream ended; the host reconnects with back-off by itself.
 	Disconnected struct{ Conn ConnID }
 	// FromController is one message of the open stream; of an older stream it is dropped.
@@ -215,7 +219,7 @@ type (
 	AppReady struct{ Ready bool }
 	// AppRestarted says that the app process was replaced; every running handler ended with it, in failure.
 	AppRestarted struct{}
-	// Cordon stops demand if nothing is in flight, or in any case if Force (drain): then unstarted jobs go back at once and
+	// Cordon stops demand of all flows if nothing is in flight in any, or in any case if Force (drain): then unstarted jobs go back at once and
 	// running ones finish.
 	Cordon struct{ Force bool }
 	// Uncordon takes demand up again.
@@ -243,7 +247,7 @@ type RunID uint64
 
 // --- actions of the Consumer ----------------------------------------------------------------------------------------
 
-// ConsumerAction is the closed set of actions that Consumer.Step returns, to be executed in order.
+// ConsumerAction is the closed set of actions that ConsumerGroup.Step returns, to be executed in order.
 type ConsumerAction interface{ consumerAction() }
 
 type (
@@ -257,13 +261,14 @@ type (
 	// StartHandler invokes the app. The host must answer with exactly one HandlerDone for it, or AppRestarted.
 	StartHandler struct {
 		Run      RunID
+		Flow     string
 		Delivery protocol.Delivery
 	}
 	// CancelHandler asks the host to give up waiting politely (the attempt is past its timeout and abandoned). The slot stays
 	// taken until HandlerDone.
 	CancelHandler struct{ Run RunID }
-	// Drained says that after a forced Cordon nothing runs and every settlement was taken over by the controller (or there is no binding
-	// left that could). Emitted once per drain.
+	// Drained says that after a forced Cordon nothing runs and every settlement was taken over by its controller (or there is no
+	// binding left that could). Emitted once per drain.
 	Drained struct{}
 )
 

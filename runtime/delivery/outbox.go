@@ -49,7 +49,7 @@ func (c *Consumer) flushSoon(now Now) {
 	if len(o.pending) == 0 || !c.bound() || !c.connected {
 		return
 	}
-	if o.due || len(o.pending) >= min(ackBatch, max(1, c.registration.window/2)) || c.running.len() == 0 {
+	if o.due || len(o.pending) >= min(ackBatch, max(1, c.registration.window/2)) || c.runs == 0 {
 		c.flushPending(now)
 	}
 }

@@ -1,20 +1,17 @@
 package delivery
 
 import (
-	"cmp"
 	"hash/crc32"
-	"slices"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
-// running is the set of handlers in progress. It outlives bindings and sessions (DESIGN 5.5).
+// running is the set of handlers in progress, of all flows together. It outlives bindings and sessions (DESIGN 5.5).
 type running struct {
-	byID     map[string]*run
-	byRun    map[RunID]*run
-	last     RunID
-	detached int // runs that no delivery of the binding waits for
+	byID  map[string]*run
+	byRun map[RunID]*run
+	last  RunID
 	// idleSince is when the last handler ended.
 	idleSince Now
 }
@@ -22,6 +19,7 @@ type running struct {
 // run is one invocation of the handler.
 type run struct {
 	id        RunID
+	consumer  *Consumer
 	messageID string
 	identity  identity
 	entry     *entry // the delivery that its outcome settles; nil when that is gone
@@ -53,31 +51,37 @@ func (r *running) len() int { return len(r.byRun) }
 // startReport is how long a start may wait for a message to carry the news.
 const startReport = 50 * time.Millisecond
 
-// startNext starts handlers in worker-sequence order, as many as there are slots. An abandoned handler keeps its slot.
-func (c *Consumer) startNext(now Now) {
+// startNext starts the handler of the next delivery in worker-sequence order, if there is one and a slot for it. An abandoned
+// handler keeps its slot.
+func (c *Consumer) startNext(now Now) bool {
 	s := &c.sub
 	for {
 		e := s.at(s.next)
 		if e == nil {
-			return
+			return false
 		}
+		started := false
 		if e.state == bufferedEntry {
 			if c.running.len() >= c.cfg.Concurrency || !c.accepting() || c.inDoubt(now) {
-				return
+				return false
 			}
-			if !c.answerKnown(now, e) {
+			if started = !c.answerKnown(now, e); started {
 				c.start(now, e)
 			}
 		}
 		s.next++
+		if started {
+			return true
+		}
 	}
 }
 
 func (c *Consumer) start(now Now, e *entry) {
 	c.running.last++
-	r := &run{id: c.running.last, messageID: e.delivery.Job.MessageID, identity: identityOf(&e.delivery)}
+	r := &run{id: c.running.last, consumer: c, messageID: e.delivery.Job.MessageID, identity: identityOf(&e.delivery)}
 	c.running.byID[r.messageID] = r
 	c.running.byRun[r.id] = r
+	c.runs++
 	d := e.delivery
 	c.attach(e, r)
 	c.sub.started = max(c.sub.started, d.WorkerSeq)
@@ -89,7 +93,7 @@ func (c *Consumer) start(now Now, e *entry) {
 	if !c.startedTimer.armed() {
 		c.timers.set(c.startedTimer, now+startReport)
 	}
-	c.out = append(c.out, StartHandler{Run: r.id, Delivery: d})
+	c.emit(StartHandler{Run: r.id, Flow: c.flow, Delivery: d})
 }
 
 // attach makes the outcome of a run settle a delivery.
@@ -108,20 +112,15 @@ func (c *Consumer) abandon(now Now, r *run) {
 		return
 	}
 	r.abandoned = true
-	c.out = append(c.out, CancelHandler{r.id})
+	c.emit(CancelHandler{r.id})
 	if e := r.entry; e != nil {
 		r.entry = nil
-		c.running.detached++
+		c.detached++
 		c.settle(now, e, protocol.Abandoned, "the handler ran past its timeout of "+c.cfg.HandlerTimeout.String(), 0)
 	}
 }
 
-func (c *Consumer) handlerDone(now Now, ev HandlerDone) {
-	r, ok := c.running.byRun[ev.Run]
-	if !ok {
-		c.drop("unknown-run")
-		return
-	}
+func (c *Consumer) handlerDone(now Now, r *run, ev HandlerDone) {
 	c.finish(now, r)
 	if r.abandoned {
 		c.drop("late-answer")
@@ -135,7 +134,7 @@ func (c *Consumer) handlerDone(now Now, ev HandlerDone) {
 		c.settle(now, e, outcome, ev.Reason, max(0, min(ev.RetryAfter, protocol.MaxRetryAfter)))
 		return
 	}
-	c.running.detached--
+	c.detached--
 	if outcome == protocol.Confirmed {
 		c.outbox.remember(r.messageID, r.identity, ev.Reason)
 	}
@@ -144,25 +143,14 @@ func (c *Consumer) handlerDone(now Now, ev HandlerDone) {
 func (c *Consumer) finish(now Now, r *run) {
 	delete(c.running.byRun, r.id)
 	delete(c.running.byID, r.messageID)
+	c.runs--
 	if r.timeout != nil {
 		c.timers.stop(r.timeout)
 	}
 	if r.abandoned {
-		c.running.detached--
+		c.detached--
 	}
 	if c.running.len() == 0 {
 		c.running.idleSince = now
-	}
-}
-
-// appRestarted ends every running handler in failure: the app that ran them is gone (B-088).
-func (c *Consumer) appRestarted(now Now) {
-	runs := make([]*run, 0, c.running.len())
-	for _, r := range c.running.byRun {
-		runs = append(runs, r)
-	}
-	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.id, b.id) })
-	for _, r := range runs {
-		c.handlerDone(now, HandlerDone{Run: r.id, Outcome: protocol.Nacked, Reason: "the app restarted while it ran the job"})
 	}
 }

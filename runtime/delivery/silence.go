@@ -27,7 +27,7 @@ func (c *Consumer) checkSilence(now Now) {
 		c.armSilence(now)
 		return
 	}
-	c.out = append(c.out, Reconnect{c.conn})
+	c.emit(Reconnect{c.conn})
 	c.hangUp()
 }
 

@@ -64,24 +64,32 @@ type BindingStats struct {
 	Draining   bool
 }
 
-// ConsumerStatus is a snapshot of a Consumer.
+// ConsumerStatus is a snapshot of a worker's machine, or of its part in one flow.
 type ConsumerStatus struct {
-	Registered     bool
+	// Flow is empty in the status of the whole worker.
+	Flow string
+	// Registered says that there is a binding and its controller speaks; of the whole worker, in every flow.
+	Registered bool
+	// EverRegistered says that there was one before; of the whole worker, in any flow.
 	EverRegistered bool
-	BindingID      string
-	Session        string
-	Running        int // handlers in progress, abandoned ones included
-	Buffered       int // deliveries not started
-	Unsettled      int // running, buffered, and settlements not taken over
-	Cordoned       bool
-	Draining       bool
-	Drained        bool
-	AppReady       bool
-	// IdleSince is when the last handler ended or the first registration happened; meaningful while Idle.
-	IdleSince Now
-	Idle      bool
+	BindingID      string // of the whole worker only where it pulls from one flow
+	Session        string // likewise
+	Running        int    // handlers in progress, abandoned ones included
+	Buffered       int    // deliveries not started
+	Unsettled      int    // running, buffered, and settlements not taken over
 	// LastRefusal is why the latest registration was refused, else empty.
 	LastRefusal                                                   string
 	Started, Confirmed, Nacked, HandedBack, Abandoned, Duplicates uint64
 	Dropped                                                       map[string]uint64
+
+	// What follows is of the whole worker.
+	Cordoned bool
+	Draining bool
+	Drained  bool
+	AppReady bool
+	// IdleSince is when the last handler ended or the first registration happened; meaningful while Idle.
+	IdleSince Now
+	Idle      bool
+	// Flows are the parts, in the order that the group was made with.
+	Flows []ConsumerStatus
 }

@@ -88,7 +88,7 @@ func (c *Consumer) deliver(now Now, m protocol.SequencedMessage) {
 			turnedAway = true
 		}
 	}
-	if turnedAway && c.cordoned {
+	if turnedAway && c.group.cordoned {
 		c.send(protocol.Drain{BindingRef: c.registration.ref})
 	}
 	if c.sub.gap() && (!c.gapAsked || now-c.gapAskedAt >= c.cfg.ResendInterval) {
@@ -132,10 +132,10 @@ func (c *Consumer) answerKnown(now Now, e *entry) bool {
 	switch {
 	case r == nil:
 		return false
-	case r.entry != nil || r.abandoned || r.identity != identityOf(&e.delivery):
+	case r.consumer != c || r.entry != nil || r.abandoned || r.identity != identityOf(&e.delivery):
 		c.settle(now, e, protocol.Delayed, "an earlier attempt still runs here", maxBackoff/3)
 	default:
-		c.running.detached--
+		c.detached--
 		c.attach(e, r)
 	}
 	return true

@@ -433,7 +433,7 @@ func (tw *testWorker) connect() {
 	tw.conn = conn
 	w.conns[conn] = tw
 	w.step(WorkerConnected{Conn: conn, Worker: Worker{PodUID: tw.name, PodName: tw.name, Pool: "pool"}})
-	tw.step(Connected{conn})
+	tw.step(Connected{Conn: conn})
 	w.run()
 }
 
