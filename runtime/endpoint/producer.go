@@ -168,6 +168,7 @@ func (p *Producer) end() {
 		out.Close()
 	}
 	p.desk.refuseAll(ErrUnavailable)
+	p.waiters.refuseAll(ErrUnavailable)
 }
 
 // Reconfigure replaces the tunables without dropping bindings (B-264).
@@ -278,6 +279,7 @@ func (p *Producer) failed(f delivery.Failed) {
 	p.failure = &f
 	p.log.Error(f.Cause, "reliable delivery failed; no job is taken or dispatched until this process is started anew", "stage", f.Stage)
 	p.desk.refuseAll(ErrUnavailable)
+	p.waiters.refuseAll(ErrUnavailable)
 	for conn, out := range p.workers {
 		out.Close()
 		delete(p.workers, conn)

@@ -15,18 +15,35 @@ type Settled struct {
 	Reason       string
 }
 
-// waiters are the callers of Wait by store sequence.
-type waiters map[int64][]chan Settled
+// waiters are the callers of Wait by store sequence. Each gets one word at most: how its job ended, or that this producer will
+// never know.
+type waiters map[int64][]chan verdict
+
+// verdict is the word.
+type verdict struct {
+	settled Settled
+	err     error
+}
 
 func (w waiters) settle(a delivery.JobSettled) {
 	for _, waiter := range w[a.Ref.StoreSeq] {
-		waiter <- Settled{DeadLettered: a.DeadLettered, Reason: a.Reason}
+		waiter <- verdict{settled: Settled{DeadLettered: a.DeadLettered, Reason: a.Reason}}
 	}
 	delete(w, a.Ref.StoreSeq)
 }
 
-func (w waiters) remove(seq int64, waiter chan Settled) {
-	left := slices.DeleteFunc(w[seq], func(other chan Settled) bool { return other == waiter })
+// refuseAll answers everyone who waits.
+func (w waiters) refuseAll(err error) {
+	for _, callers := range w {
+		for _, waiter := range callers {
+			waiter <- verdict{err: err}
+		}
+	}
+	clear(w)
+}
+
+func (w waiters) remove(seq int64, waiter chan verdict) {
+	left := slices.DeleteFunc(w[seq], func(other chan verdict) bool { return other == waiter })
 	if len(left) == 0 {
 		delete(w, seq)
 		return
@@ -35,10 +52,11 @@ func (w waiters) remove(seq int64, waiter chan Settled) {
 }
 
 // Wait returns when the job is settled for good, or is a dead letter, and that is durable. ErrNotFound: the job is not known,
-// or settled so long ago that it is forgotten.
+// or settled so long ago that it is forgotten. ErrUnavailable: this producer stopped or failed before that, so that it will
+// never know; the job is stored all the same.
 func (p *Producer) Wait(ctx context.Context, ref queue.JobRef) (Settled, error) {
-	waiter := make(chan Settled, 1)
-	if err := p.loop.call(ctx, func() { p.waiters[ref.StoreSeq] = append(p.waiters[ref.StoreSeq], waiter) }); err != nil {
+	waiter := make(chan verdict, 1)
+	if err := p.loop.call(ctx, func() { p.addWaiter(ref.StoreSeq, waiter) }); err != nil {
 		return Settled{}, err
 	}
 	defer p.loop.post(func() { p.waiters.remove(ref.StoreSeq, waiter) })
@@ -55,13 +73,28 @@ func (p *Producer) Wait(ctx context.Context, ref queue.JobRef) (Settled, error) 
 		return Settled{DeadLettered: true, Reason: "dropped"}, nil
 	}
 	select {
-	case settled := <-waiter:
-		return settled, nil
+	case v := <-waiter:
+		return v.settled, v.err
 	case <-p.loop.done:
-		return Settled{}, ErrUnavailable
 	case <-ctx.Done():
-		return Settled{}, ctx.Err()
 	}
+	select { // the truth beats the end of patience
+	case v := <-waiter:
+		return v.settled, v.err
+	default:
+	}
+	if err := ctx.Err(); err != nil {
+		return Settled{}, err
+	}
+	return Settled{}, ErrUnavailable
+}
+
+func (p *Producer) addWaiter(seq int64, waiter chan verdict) {
+	if p.failure != nil {
+		waiter <- verdict{err: ErrUnavailable}
+		return
+	}
+	p.waiters[seq] = append(p.waiters[seq], waiter)
 }
 
 // Lookup finds a job by its id, settled ones within the deduplication window included; ErrNotFound otherwise.

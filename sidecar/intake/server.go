@@ -23,6 +23,9 @@ const (
 	writeTimeout    = time.Minute // extended for ?wait
 	idleTimeout     = 2 * time.Minute
 	shutdownTimeout = 10 * time.Second
+	// partingTime is how long a stopping server lets requests take their course, those that wait for a confirmation above all.
+	// Then each is answered by what is known.
+	partingTime = 3 * time.Second
 )
 
 // Server serves an intake on one listener.
@@ -30,6 +33,7 @@ type Server struct {
 	listener net.Listener
 	http     *http.Server
 	tls      bool
+	hurry    context.CancelFunc // ends the context of every request
 }
 
 // ListenTLS serves HTTPS, HTTP/1.1 and HTTP/2, on a TCP address.
@@ -60,27 +64,34 @@ func ListenUnix(path string, handler http.Handler) (*Server, error) {
 }
 
 func newServer(listener net.Listener, handler http.Handler) *Server {
+	base, hurry := context.WithCancel(context.Background())
 	return &Server{
 		listener: netutil.LimitListener(listener, maxConnections),
+		hurry:    hurry,
 		http: &http.Server{
 			Handler: handler, MaxHeaderBytes: maxHeaderBytes,
 			ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-			HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+			HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+			BaseContext: func(net.Listener) context.Context { return base },
 		},
 	}
 }
 
-// Run serves until ctx ends; then it takes no new requests, lets those in progress finish for a while, and returns nil.
+// Run serves until ctx ends; then it takes no new requests, lets those in progress finish for a moment, has the others answered
+// by what is known, and returns nil.
 func (s *Server) Run(ctx context.Context) error {
 	finished := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(finished)
+		parting := time.AfterFunc(partingTime, s.hurry)
+		defer parting.Stop()
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		if s.http.Shutdown(bounded) != nil {
 			_ = s.http.Close()
 		}
 	})
+	defer s.hurry()
 	var err error
 	if s.tls {
 		err = s.http.ServeTLS(s.listener, "", "")

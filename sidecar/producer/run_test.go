@@ -298,6 +298,46 @@ func TestRestartKeepsJobs(t *testing.T) {
 	}
 }
 
+// A stop answers everybody who waits for a confirmation: those whose job ends meanwhile by its end, the others by what is known.
+// Nobody finds a broken connection (A-008, C-25, C-26).
+func TestA008_StopAnswersThoseWhoWaitForAConfirmation(t *testing.T) {
+	p := newPod(t)
+	p.start()
+	type said struct {
+		status int
+		body   string
+	}
+	const callers = 5
+	answers := make(chan said, callers)
+	var wait sync.WaitGroup
+	for n := range callers {
+		wait.Go(func() {
+			status, body := p.submit(fmt.Sprint("waits ", n), "?wait=confirmed&timeout=2m")
+			answers <- said{status, body}
+		})
+	}
+	p.until("everybody's job is stored", func() bool {
+		s := p.operator.stats()
+		return s != nil && s.AcceptedTotal == callers
+	})
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+	wait.Wait()
+	for range callers {
+		if a := <-answers; a.status != http.StatusGatewayTimeout || !strings.Contains(a.body, "is stored") {
+			t.Errorf("told %d %s", a.status, a.body)
+		}
+	}
+	p.start()
+	p.work()
+	for n := range callers {
+		if status, body := p.submit(fmt.Sprint("waits ", n), "?wait=confirmed"); status != http.StatusOK || !strings.Contains(body, `"state":"confirmed"`) {
+			t.Errorf("after the restart: %d %s", status, body)
+		}
+	}
+}
+
 // Edits take effect in the running process, without a restart (B-264).
 func TestEditsTakeEffect(t *testing.T) {
 	p := newPod(t)
