@@ -123,9 +123,6 @@ type State struct {
 	Workers []protocol.Incarnation
 }
 
-// Secret is a key of 256 bits.
-type Secret [32]byte
-
 // DeadLetter is one job kept for a person to decide on.
 type DeadLetter struct {
 	JobRef

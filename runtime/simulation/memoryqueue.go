@@ -2,7 +2,9 @@ package simulation
 
 import (
 	"context"
+	"encoding/binary"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -19,7 +21,11 @@ type memoryQueue struct {
 
 func newMemoryQueue(now queueClock) (durable, error) {
 	epoch := time.Unix(1_700_000_000, 0)
+	// A queue that was lost and made anew has another secret, in every replay the same.
+	var seed [32]byte
+	binary.BigEndian.PutUint64(seed[:], uint64(now()))
 	q, err := memory.New(memory.Options{
+		Random:              rand.NewChaCha8(seed),
 		DeduplicationWindow: 24 * time.Hour,
 		Clock:               func() time.Time { return epoch.Add(now()) },
 	})

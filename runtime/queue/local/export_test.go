@@ -8,6 +8,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
 )
@@ -65,6 +66,22 @@ func SpoilRow(tx *bolt.Tx, seq int64, spoil func([]byte) []byte) error {
 // SpoilPart rewrites a raw part of a job; nil deletes it.
 func SpoilPart(tx *bolt.Tx, seq int64, part int, spoil func([]byte) []byte) error {
 	return spoilRecord(tx.Bucket(bucketJobs), partKey(seq, part), spoil)
+}
+
+// SpoilSecret rewrites the raw secret.
+func SpoilSecret(tx *bolt.Tx, spoil func([]byte) []byte) error {
+	return spoilRecord(tx.Bucket(bucketMeta), keySecret, spoil)
+}
+
+// AddBrokenWorker records a worker under a wrong checksum.
+func AddBrokenWorker(tx *bolt.Tx) error {
+	key := workerKey(protocol.Incarnation{PodUID: "pod", BootNonce: "boot"})
+	return tx.Bucket(bucketWorkers).Put(key, seal(keySecret, nil))
+}
+
+// ForgetIdentity makes the file one of a build that knew neither secret nor workers.
+func ForgetIdentity(tx *bolt.Tx) error {
+	return errors.Join(tx.Bucket(bucketMeta).Delete(keySecret), tx.DeleteBucket(bucketWorkers))
 }
 
 func spoilRecord(b *bolt.Bucket, key []byte, spoil func([]byte) []byte) error {

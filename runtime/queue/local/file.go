@@ -80,9 +80,13 @@ func inspect(path, flow string) error {
 // walk visits every page of the tree. The engine does so as well while it opens a file for writing, but in a goroutine of its
 // own, where a damaged page would end the process; here it is an error. The second visit finds the pages in memory.
 func walk(tx *bolt.Tx) error {
-	for _, name := range buckets {
+	for _, name := range append([][]byte{bucketWorkers}, buckets...) {
+		bucket := tx.Bucket(name)
+		if bucket == nil {
+			continue // the bucket that came later; identify has found all others
+		}
 		var last []byte
-		if err := tx.Bucket(name).ForEach(func(key, value []byte) error {
+		if err := bucket.ForEach(func(key, value []byte) error {
 			if value == nil || bytes.Compare(last, key) >= 0 {
 				return fmt.Errorf("%w: damaged file: bucket %s is out of order at %x", queue.ErrConflict, name, key)
 			}

@@ -3,7 +3,9 @@ package local
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 
 	"github.com/workpulling/workpulling/runtime/queue"
 )
@@ -94,18 +96,21 @@ func (t *table) rowsAfter(after int64, limit int) (chunk, error) {
 // again when the commit is over.
 func (q *Queue) own(ctx context.Context, owner string) (queue.State, queue.Epoch, error) {
 	type answer struct {
-		state state
+		state queue.State
+		epoch queue.Epoch
 		err   error
 	}
 	answers := make(chan answer, 1)
 	go func() {
 		var a answer
+		var refused error
 		a.err = q.update(func(t *table) {
-			t.state.epoch++
-			t.state.owner, t.changed = owner, true
-			a.state = t.state
+			if a.state, refused = t.own(owner, q.random); refused == nil {
+				a.epoch = t.state.epoch
+			}
 		})
 		<-q.writing
+		a.err = errors.Join(a.err, refused)
 		answers <- a
 	}()
 	select {
@@ -113,8 +118,23 @@ func (q *Queue) own(ctx context.Context, owner string) (queue.State, queue.Epoch
 		if a.err != nil {
 			return queue.State{}, 0, a.err
 		}
-		return queue.State{Cursor: a.state.cursor, DeadLetters: a.state.dead, Format: Format}, a.state.epoch, nil
+		return a.state, a.epoch, nil
 	case <-ctx.Done():
 		return queue.State{}, 0, ctx.Err()
 	}
+}
+
+// own changes nothing if it returns an error.
+func (t *table) own(owner string, random io.Reader) (queue.State, error) {
+	workers, err := t.readWorkers()
+	if err != nil {
+		return queue.State{}, err
+	}
+	secret, err := t.secret(random)
+	if err != nil {
+		return queue.State{}, err
+	}
+	t.state.epoch++
+	t.state.owner, t.changed = owner, true
+	return queue.State{Cursor: t.state.cursor, DeadLetters: t.state.dead, Format: Format, Secret: secret, Workers: workers}, nil
 }

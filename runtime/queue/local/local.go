@@ -2,8 +2,10 @@ package local
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -46,6 +48,8 @@ type Options struct {
 	DeduplicationWindow time.Duration
 	// Clock is the wall clock; nil means time.Now. It dates rows and ages tombstones, nothing else.
 	Clock func() time.Time
+	// Random makes the secret of new data; nil means crypto/rand.Reader.
+	Random io.Reader
 	// LockWait bounds the wait for a process that still holds the directory; zero means DefaultLockWait, below zero no wait.
 	LockWait time.Duration
 }
@@ -55,6 +59,7 @@ type Queue struct {
 	db     *bolt.DB
 	lock   *dirLock
 	clock  func() time.Time
+	random io.Reader
 	window atomic.Int64
 
 	writing chan struct{} // semaphore of one; holds a token while a commit or a Load is at work
@@ -82,9 +87,12 @@ func Open(ctx context.Context, options Options) (*Queue, error) {
 	if options.Dir == "" || options.FlowUID == "" {
 		return nil, errors.New("local queue: Dir and FlowUID are required")
 	}
-	q := &Queue{clock: options.Clock, writing: make(chan struct{}, 1), committing: make(chan struct{}, 1)}
+	q := &Queue{clock: options.Clock, random: options.Random, writing: make(chan struct{}, 1), committing: make(chan struct{}, 1)}
 	if q.clock == nil {
 		q.clock = time.Now //nolint:forbidigo // the default of the injected clock
+	}
+	if q.random == nil {
+		q.random = rand.Reader
 	}
 	q.SetDeduplicationWindow(options.DeduplicationWindow)
 	if err := q.open(ctx, options); err != nil {

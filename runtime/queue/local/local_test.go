@@ -6,12 +6,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 
+	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
 	"github.com/workpulling/workpulling/runtime/queue/local"
@@ -276,16 +278,46 @@ func TestDamagedJob(t *testing.T) {
 	}
 }
 
-func TestOwnerIsKept(t *testing.T) {
-	dir := t.TempDir()
+// Data of a build that knew neither secret nor workers get both with the next Load, and a build that does not know them
+// leaves them alone: it never touches a key or bucket that it has no name for.
+func TestDataWithoutSecret(t *testing.T) {
+	dir := filled(t)
+	edit(t, dir, local.ForgetIdentity)
 	q := open(t, dir)
-	if _, _, err := q.Load(t.Context(), "10.0.0.7:8443", func(queue.Row) error { return nil }); err != nil {
+	rows, state, epoch := load(t, q)
+	if len(rows) != 3 || state.Secret == (queue.Secret{}) || len(state.Workers) != 0 {
+		t.Fatalf("rows %v, state %+v", rows, state)
+	}
+	workers := []protocol.Incarnation{{PodUID: "pod", BootNonce: "boot"}}
+	if _, err := q.Apply(t.Context(), epoch, queue.Batch{Workers: workers}); err != nil {
 		t.Fatal(err)
 	}
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if owner, err := open(t, dir).Owner(t.Context()); err != nil || owner != "10.0.0.7:8443" {
-		t.Errorf("owner %q, error %v", owner, err)
+	_, again, _ := load(t, open(t, dir))
+	if again.Secret != state.Secret || !slices.Equal(again.Workers, workers) {
+		t.Errorf("another secret or other workers after a restart: %+v", again)
+	}
+}
+
+// A secret or worker that is damaged is a conflict, and ownership stays as it was (B-054).
+func TestDamagedIdentity(t *testing.T) {
+	for name, spoil := range map[string]func(*bolt.Tx) error{
+		"secret cut":     func(tx *bolt.Tx) error { return local.SpoilSecret(tx, func(b []byte) []byte { return b[:8] }) },
+		"secret flipped": func(tx *bolt.Tx) error { return local.SpoilSecret(tx, func(b []byte) []byte { b[3] ^= 1; return b }) },
+		"worker":         local.AddBrokenWorker,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filled(t)
+			edit(t, dir, spoil)
+			q := open(t, dir)
+			if _, _, err := q.Load(t.Context(), "owner", func(queue.Row) error { return nil }); !errors.Is(err, queue.ErrConflict) {
+				t.Errorf("error %v, want conflict", err)
+			}
+			if _, err := q.Apply(t.Context(), 1, queue.Batch{}); err != nil {
+				t.Errorf("the writer before the failed load: %v", err)
+			}
+		})
 	}
 }

@@ -50,11 +50,6 @@ func (q *Queue) Lookup(ctx context.Context, messageID string) (queue.JobState, b
 	return found.State(), true, nil
 }
 
-// Owner is what the last successful Load was told, for forwarding.
-func (q *Queue) Owner(ctx context.Context) (string, error) {
-	return look(ctx, q, func(t *table) (string, error) { return t.state.owner, nil })
-}
-
 // ListDeadLetters implements queue.WorkQueue.
 func (q *Queue) ListDeadLetters(ctx context.Context, after int64, limit int) ([]queue.DeadLetter, error) {
 	return look(ctx, q, func(t *table) (letters []queue.DeadLetter, err error) {

@@ -28,9 +28,14 @@ var (
 
 	buckets = [][]byte{bucketMeta, bucketIDs, bucketRows, bucketDead, bucketTombs, bucketJobs, bucketAging, bucketAudit}
 
+	// bucketWorkers came later: incarnation → nothing but its checksum. Files without it are read, and builds that do not know
+	// it leave it alone. The same goes for keySecret.
+	bucketWorkers = []byte("workers")
+
 	keyFormat = []byte("format")
 	keyFlow   = []byte("flow")
 	keyState  = []byte("state")
+	keySecret = []byte("secret")
 )
 
 // appendFill is how full pages get in buckets whose keys rise; the engine's default of one half suits random keys.
@@ -74,6 +79,7 @@ func identify(tx *bolt.Tx, flow string) error {
 // table is the file within one transaction.
 type table struct {
 	meta, ids, rows, dead, tombs, jobs, aging, audit *bolt.Bucket
+	workers                                          *bolt.Bucket // nil to a reader of a file that has none yet
 
 	state   state
 	changed bool
@@ -91,6 +97,11 @@ func openTable(tx *bolt.Tx) (*table, error) {
 		}
 	}
 	var err error
+	if t.workers = tx.Bucket(bucketWorkers); t.workers == nil && tx.Writable() {
+		if t.workers, err = tx.CreateBucket(bucketWorkers); err != nil {
+			return nil, fmt.Errorf("adding a bucket: %w", err)
+		}
+	}
 	if t.state, err = decodeState(keyState, t.meta.Get(keyState)); err != nil {
 		return nil, fmt.Errorf("%w: state: %w", queue.ErrConflict, err)
 	}

@@ -32,6 +32,9 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 			}
 			t.apply(change, job)
 		}
+		if workers := checked.Workers(); workers != nil {
+			t.putWorkers(workers)
+		}
 		t.state.cursor, result = plan.Result.Cursor, plan.Result
 		return nil
 	})

@@ -3,8 +3,10 @@ package memory
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,6 +25,8 @@ type Options struct {
 	DeduplicationWindow time.Duration
 	// Clock is the wall clock; nil means time.Now. It dates rows and ages tombstones, nothing else.
 	Clock func() time.Time
+	// Random makes the secret; nil means crypto/rand.Reader.
+	Random io.Reader
 	// LossFile, if set, is a file that outlives the process (an emptyDir outlives a container) and in which the number of
 	// unsettled jobs is kept, so that the next process can say how many were lost. It is not synced: it survives the process,
 	// not the machine.
@@ -39,12 +43,14 @@ type Queue struct {
 	mu     sync.RWMutex // guards all below; a writer takes it only inside the semaphore
 	closed bool
 	epoch  queue.Epoch
-	owner  string
 	cursor int64
-	rows   table
-	aging  []queue.JobRef // tombstones in the order in which their windows started
-	audit  trail
-	loss   *lossFile
+	secret queue.Secret
+	// workers is replaced, never changed.
+	workers []protocol.Incarnation
+	rows    table
+	aging   []queue.JobRef // tombstones in the order in which their windows started
+	audit   trail
+	loss    *lossFile
 }
 
 var (
@@ -54,9 +60,17 @@ var (
 	_ queue.Auditor       = (*Queue)(nil)
 )
 
-// New returns an empty queue. It fails only if Options.LossFile cannot be opened.
+// New returns an empty queue. It fails only if Options.LossFile cannot be opened or Options.Random fails.
 func New(options Options) (*Queue, error) {
-	q := &Queue{clock: options.Clock, writing: make(chan struct{}, 1), rows: newTable()}
+	random := options.Random
+	if random == nil {
+		random = rand.Reader
+	}
+	secret, err := queue.NewSecret(random)
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue{clock: options.Clock, writing: make(chan struct{}, 1), rows: newTable(), secret: secret}
 	if q.clock == nil {
 		q.clock = time.Now //nolint:forbidigo // the default of the injected clock
 	}
@@ -74,15 +88,8 @@ func New(options Options) (*Queue, error) {
 // SetDeduplicationWindow implements queue.Deduplicating.
 func (q *Queue) SetDeduplicationWindow(window time.Duration) { q.window.Store(int64(window)) }
 
-// Owner is what the last successful Load was told.
-func (q *Queue) Owner() string {
-	q.mu.RLock()
-	defer q.mu.RUnlock()
-	return q.owner
-}
-
-// Load implements queue.WorkQueue.
-func (q *Queue) Load(ctx context.Context, owner string, visit func(queue.Row) error) (queue.State, queue.Epoch, error) {
+// Load implements queue.WorkQueue. Nobody but this process can ask for the owner, so it is not kept.
+func (q *Queue) Load(ctx context.Context, _ string, visit func(queue.Row) error) (queue.State, queue.Epoch, error) {
 	if err := q.lock(ctx); err != nil {
 		return queue.State{}, 0, err
 	}
@@ -101,8 +108,9 @@ func (q *Queue) Load(ctx context.Context, owner string, visit func(queue.Row) er
 		return queue.State{}, 0, errClosed
 	}
 	q.epoch++
-	q.owner = owner
-	return queue.State{Cursor: q.cursor, DeadLetters: int64(q.rows.dead), Lost: q.loss.lost()}, q.epoch, nil
+	return queue.State{
+		Cursor: q.cursor, DeadLetters: int64(q.rows.dead), Lost: q.loss.lost(), Secret: q.secret, Workers: slices.Clone(q.workers),
+	}, q.epoch, nil
 }
 
 // unsettled copies the rows, so that visit runs without a lock that readers need.
@@ -137,6 +145,9 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 				job = batch.Stores[change.Job].Job
 			}
 			q.put(change, job)
+		}
+		if workers := checked.Workers(); workers != nil {
+			q.workers = workers
 		}
 		q.cursor, result = plan.Result.Cursor, plan.Result
 		return nil

@@ -86,6 +86,7 @@ func Run(t *testing.T, b Backend) {
 		{"Orphans", orphans},
 		{"Load", loads},
 		{"Isolation", isolations},
+		{"Identity", identities},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, s := range group.tests {

@@ -39,6 +39,7 @@ type fixture struct {
 	clock   *Clock
 	q       queue.WorkQueue
 	epoch   queue.Epoch
+	state   queue.State // of the last load
 	cursor  int64
 }
 
@@ -84,7 +85,10 @@ func (f *fixture) load() []queue.Row {
 	if state.Cursor != f.cursor {
 		f.Fatalf("cursor %d after loading, want %d", state.Cursor, f.cursor)
 	}
-	f.epoch = epoch
+	if state.Secret == (queue.Secret{}) || f.epoch > 0 && state.Secret != f.state.Secret {
+		f.Fatalf("the secret of these data is missing or another than before")
+	}
+	f.epoch, f.state = epoch, state
 	return rows
 }
 

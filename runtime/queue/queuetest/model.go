@@ -13,8 +13,9 @@ import (
 // model is the contract written down as simply as possible: a map that is copied before each batch. It shares no code with any
 // back-end on purpose.
 type model struct {
-	cursor int64
-	jobs   map[string]modelJob
+	cursor  int64
+	jobs    map[string]modelJob
+	workers []protocol.Incarnation
 }
 
 type modelJob struct {
@@ -36,7 +37,7 @@ func (j modelJob) settled() bool {
 
 // apply returns what the store must answer; on an error the model is as before.
 func (m *model) apply(b queue.Batch, now time.Time) (queue.Result, error) {
-	next := model{cursor: m.cursor, jobs: maps.Clone(m.jobs)}
+	next := model{cursor: m.cursor, jobs: maps.Clone(m.jobs), workers: m.workers}
 	result, err := next.run(b, now)
 	if err == nil {
 		*m = next
@@ -99,6 +100,9 @@ func (m *model) run(b queue.Batch, now time.Time) (queue.Result, error) {
 		if err := m.with(r, func(j *modelJob) { j.settle(queue.StatusConfirmed, now) }); err != nil {
 			return queue.Result{}, err
 		}
+	}
+	if b.Workers != nil {
+		m.workers = b.Workers
 	}
 	result.Cursor = m.cursor
 	return result, nil

@@ -40,7 +40,10 @@ type walk struct {
 	model model
 }
 
-var walkIDs = numbered("m", 9)
+var (
+	walkIDs     = numbered("m", 9)
+	walkWorkers = incarnations("w", 5)
+)
 
 func drawRef(rt *rapid.T, m *model) queue.JobRef {
 	id := rapid.SampledFrom(walkIDs).Draw(rt, "id")
@@ -97,6 +100,9 @@ func (w *walk) batch(rt *rapid.T) queue.Batch {
 		})
 	}
 	b.Confirms = drawRefs(rt, &w.model, "confirms")
+	if rapid.IntRange(0, 9).Draw(rt, "workers") == 0 {
+		b.Workers = append([]protocol.Incarnation{}, rapid.SliceOfNDistinct(rapid.SampledFrom(walkWorkers), 0, 3, rapid.ID).Draw(rt, "which")...)
+	}
 	return b
 }
 
@@ -178,6 +184,7 @@ func (w *walk) restart(rt *rapid.T) {
 		}
 	}
 	w.same(rt, "rows", fmt.Sprint(got), fmt.Sprint(w.model.rows()))
+	w.same(rt, "workers", fmt.Sprint(sorted(w.state.Workers)), fmt.Sprint(sorted(w.model.workers)))
 }
 
 func (w *walk) failLoad(rt *rapid.T) {

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -17,6 +19,7 @@ type Batch struct {
 	attempts    []queue.AttemptRecord
 	deadLetters []queue.DeadLetterRequest
 	confirms    []queue.JobRef
+	workers     []protocol.Incarnation
 }
 
 type submission struct {
@@ -41,7 +44,31 @@ func Check(b queue.Batch) (Batch, error) {
 		}
 		checked.submissions[i] = submission{id: request.Job.MessageID, digest: request.Digest, payloadBytes: len(request.Job.Payload)}
 	}
+	var err error
+	checked.workers, err = checkWorkers(b.Workers)
+	if err != nil {
+		return Batch{}, err
+	}
 	return checked, nil
+}
+
+// Workers are the incarnations to record, sorted and each once; nil means that the recorded ones stay.
+func (b Batch) Workers() []protocol.Incarnation { return b.workers }
+
+func checkWorkers(given []protocol.Incarnation) ([]protocol.Incarnation, error) {
+	if given == nil {
+		return nil, nil
+	}
+	for _, w := range given {
+		if err := errors.Join(protocol.CheckID("pod UID", w.PodUID), protocol.CheckID("boot nonce", w.BootNonce)); err != nil {
+			return nil, err
+		}
+	}
+	workers := append(make([]protocol.Incarnation, 0, len(given)), given...)
+	slices.SortFunc(workers, func(a, b protocol.Incarnation) int {
+		return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.BootNonce, b.BootNonce))
+	})
+	return slices.Compact(workers), nil
 }
 
 // checkJob refuses what the protocol would never have let in; the store is the last door.
