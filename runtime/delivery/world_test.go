@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -380,6 +381,7 @@ func mapsKeys[K comparable, V any](m map[K]V) func(func(K) bool) {
 type testWorker struct {
 	w    *world
 	name string
+	pod  string // the pod's name; name where empty
 	inc  protocol.Incarnation
 	cons *Consumer
 	conn ConnID
@@ -432,7 +434,7 @@ func (tw *testWorker) connect() {
 	conn := w.last
 	tw.conn = conn
 	w.conns[conn] = tw
-	w.step(WorkerConnected{Conn: conn, Worker: Worker{PodUID: tw.name, PodName: tw.name, Pool: "pool"}})
+	w.step(WorkerConnected{Conn: conn, Worker: Worker{PodUID: tw.name, PodName: cmp.Or(tw.pod, tw.name), Pool: "pool"}})
 	tw.step(Connected{Conn: conn})
 	w.run()
 }
