@@ -15,6 +15,7 @@ import (
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/flowtest"
 	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
 	"github.com/workpulling/workpulling/runtime/queue/local"
 	"github.com/workpulling/workpulling/runtime/queue/queuetest"
@@ -29,20 +30,22 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("go.etcd.io/bbolt.verifyKeyOrder"), goleak.IgnoreTopFunction("go.etcd.io/bbolt.verifyPageReachable"))
 }
 
-func TestContract(t *testing.T) {
-	queuetest.Run(t, queuetest.Backend{New: func(t testing.TB, options queuetest.Options) queuetest.Place {
-		base := t.TempDir()
-		return queuetest.Place{
-			Open: func(flow string) (queue.WorkQueue, error) {
-				return local.Open(t.Context(), local.Options{
-					Dir: filepath.Join(base, flow), FlowUID: flow, DeduplicationWindow: options.DeduplicationWindow, Clock: options.Clock,
-				})
-			},
-			Damage: func(flow string, damage queuetest.Damage) bool { return spoil(t, filepath.Join(base, flow), damage) },
-			Hang:   func(q queue.WorkQueue) func() { return local.Hang(q.(*local.Queue)) },
-		}
-	}})
-}
+var backend = queuetest.Backend{New: func(t testing.TB, options queuetest.Options) queuetest.Place {
+	base := t.TempDir()
+	return queuetest.Place{
+		Open: func(flow string) (queue.WorkQueue, error) {
+			return local.Open(t.Context(), local.Options{
+				Dir: filepath.Join(base, flow), FlowUID: flow, DeduplicationWindow: options.DeduplicationWindow, Clock: options.Clock,
+			})
+		},
+		Damage: func(flow string, damage queuetest.Damage) bool { return spoil(t, filepath.Join(base, flow), damage) },
+		Hang:   func(q queue.WorkQueue) func() { return local.Hang(q.(*local.Queue)) },
+	}
+}}
+
+func TestContract(t *testing.T) { queuetest.Run(t, backend) }
+
+func TestFlow(t *testing.T) { flowtest.Run(t, backend) }
 
 // spoil damages the second of three rows.
 func spoil(t testing.TB, dir string, damage queuetest.Damage) bool {

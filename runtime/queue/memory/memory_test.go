@@ -7,19 +7,22 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/flowtest"
 	"github.com/workpulling/workpulling/runtime/queue/memory"
 	"github.com/workpulling/workpulling/runtime/queue/queuetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestContract(t *testing.T) {
-	queuetest.Run(t, queuetest.Backend{Volatile: true, New: func(t testing.TB, options queuetest.Options) queuetest.Place {
-		return queuetest.Place{Open: func(string) (queue.WorkQueue, error) {
-			return memory.New(memory.Options{DeduplicationWindow: options.DeduplicationWindow, Clock: options.Clock})
-		}}
-	}})
-}
+var backend = queuetest.Backend{Volatile: true, New: func(_ testing.TB, options queuetest.Options) queuetest.Place {
+	return queuetest.Place{Open: func(string) (queue.WorkQueue, error) {
+		return memory.New(memory.Options{DeduplicationWindow: options.DeduplicationWindow, Clock: options.Clock})
+	}}
+}}
+
+func TestContract(t *testing.T) { queuetest.Run(t, backend) }
+
+func TestFlow(t *testing.T) { flowtest.Run(t, backend) }
 
 // A process that ended lost its unsettled jobs; the next one says how many, and so do all that follow (DESIGN 4).
 func TestLossFile(t *testing.T) {
