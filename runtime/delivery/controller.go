@@ -148,10 +148,13 @@ func (c *Controller) handle(now Now, ev Event) {
 	case SetIntake:
 		c.intake, c.dispatching = ev.Open, ev.Dispatch
 	case Redriven:
-		c.redriven(now, ev.Row)
+		if ev.Epoch == c.epoch { // else a load has seen it, and maybe what became of the job since
+			c.redriven(ev.Row)
+		}
 	case Dropped:
-		c.dismiss(now, ev.Ref)
-		c.counts.deadLetters = max(0, c.counts.deadLetters-1)
+		if ev.Epoch == c.epoch {
+			c.counts.deadLetters = max(0, c.counts.deadLetters-1)
+		}
 	}
 }
 

@@ -96,10 +96,18 @@ type (
 	Reconfigure struct{ Config ControllerConfig }
 	// SetIntake opens or closes the door for new jobs (suspend, flow deletion). Dispatch of what is stored follows Dispatch.
 	SetIntake struct{ Open, Dispatch bool }
-	// Redriven tells that a dead letter went back among the stored jobs.
-	Redriven struct{ Row queue.Row }
-	// Dropped tells that a dead letter was settled for good.
-	Dropped struct{ Ref queue.JobRef }
+	// Redriven tells that a dead letter went back among the stored jobs, by a write under Epoch. It says nothing new to a Controller
+	// that has loaded the queue since. A host decides about a job only while the Controller does not hold it (Holds): before that,
+	// the Controller may not know yet that its dead letter is written, and may write it again.
+	Redriven struct {
+		Epoch queue.Epoch
+		Row   queue.Row
+	}
+	// Dropped tells that a dead letter was settled for good, by a write under Epoch. The same holds as for Redriven.
+	Dropped struct {
+		Epoch queue.Epoch
+		Ref   queue.JobRef
+	}
 )
 
 func (Start) controllerEvent()              {}

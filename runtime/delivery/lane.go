@@ -302,8 +302,13 @@ func (c *Controller) stored(now Now, h *handshake, result queue.StoreResult) {
 	if result.Verdict != protocol.StoredNew && result.Verdict != protocol.AlreadyStored {
 		return
 	}
-	if _, held := c.jobs[h.id]; held {
+	switch old := c.jobs[h.id]; {
+	case old == nil:
+	case old.seq == result.StoreSeq:
 		return // a resubmission of what is here already (G-153)
+	default:
+		// The store has forgotten the job of this id that is held here, so its end was durable, whatever the lane has heard.
+		c.ended(now, old)
 	}
 	// Also an AlreadyStored that is not here: the first write of a batch whose answer was lost.
 	c.counts.accepted++

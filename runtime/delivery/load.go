@@ -17,8 +17,6 @@ type load struct {
 	err     error
 	retryAt *timer
 	alarmAt *timer
-	// redriven came while no load could be asked whether it saw them.
-	redriven []queue.Row
 }
 
 // loadAlarm is how long loads may fail before that is called a failure (DESIGN 5.13).
@@ -36,7 +34,6 @@ func (c *Controller) start() {
 }
 
 func (c *Controller) askLoad() {
-	c.load.redriven = nil // a load sees all that was re-driven before it, and what became of it since
 	c.load.op = c.nextOp()
 	c.emit(LoadQueue{Op: c.load.op})
 }
@@ -109,23 +106,23 @@ func (c *Controller) adopt(now Now, ev Loaded) {
 	c.fetch.forget()
 	c.memory = 0
 	for _, row := range ev.Rows {
-		c.adoptRow(before, row)
+		c.adoptRow(before, row, alone)
 	}
 	c.reviewSettlements(now, before, alone)
-	for _, row := range l.redriven {
-		c.redriven(now, row)
-	}
-	l.redriven = nil
 	for _, e := range c.endpointsL {
 		c.renew(e)
 	}
 	c.answerWaiting(now)
 }
 
-func (c *Controller) adoptRow(before map[string]*job, row queue.Row) {
+func (c *Controller) adoptRow(before map[string]*job, row queue.Row, alone bool) {
 	j := before[row.MessageID]
-	if j == nil || j.seq != row.StoreSeq {
+	switch {
+	case j == nil || j.seq != row.StoreSeq:
 		j = &job{body: protocol.Job{MessageID: row.MessageID}, seq: row.StoreSeq, reloaded: true}
+	case !alone && (j.place != settling || j.dead):
+		// A person may have re-driven it at the writer in between: of what was known here, its bytes and a success still hold.
+		j = &job{body: j.body, seq: j.seq, reloaded: true, dispatched: j.dispatched, last: j.last}
 	}
 	j.index = -1
 	j.size = int32(row.PayloadBytes)
@@ -149,7 +146,8 @@ func (c *Controller) adoptRow(before map[string]*job, row queue.Row) {
 
 // reviewSettlements decides about the settlements that wait for their write and whose rows the load did not see. A confirm is
 // written again: that repeats nothing if it was written before, and makes it true if another writer made a dead letter of the
-// job meanwhile. A dead letter is done if nobody else wrote since; else its end is that writer's to tell.
+// job meanwhile. A dead letter is done if nobody else wrote since; else the job is that writer's to tell of, and stored anew if the
+// load says so.
 func (c *Controller) reviewSettlements(now Now, before map[string]*job, alone bool) {
 	for _, ops := range []*deque[settleOp]{&c.lane.settles, &c.lane.settlement.lone} {
 		for range ops.len() {
@@ -215,14 +213,10 @@ func (c *Controller) gatherSettlements() {
 	s.segments = nil
 }
 
-// redriven takes a dead letter back that a person put among the stored jobs.
-func (c *Controller) redriven(now Now, row queue.Row) {
-	if c.phase != PhaseRunning {
-		c.load.redriven = append(c.load.redriven, row)
-		return
-	}
-	c.dismiss(now, row.JobRef)
-	if _, held := c.jobs[row.MessageID]; held {
+// redriven takes a dead letter back that a person put among the stored jobs. While the queue is being loaded there is nothing to do:
+// the load sees it, or it was fenced and did not happen.
+func (c *Controller) redriven(row queue.Row) {
+	if _, held := c.jobs[row.MessageID]; held || c.phase != PhaseRunning {
 		return
 	}
 	c.counts.deadLetters = max(0, c.counts.deadLetters-1)
@@ -232,12 +226,4 @@ func (c *Controller) redriven(now Now, row queue.Row) {
 	}
 	c.jobs[row.MessageID] = j
 	c.backlog.requeue(j)
-}
-
-// dismiss ends a job whose dead letter a person dealt with: it was durable then, whatever the lane has heard so far. Writing it
-// again would undo what the person did.
-func (c *Controller) dismiss(now Now, ref queue.JobRef) {
-	if j := c.jobs[ref.MessageID]; j != nil && j.seq == ref.StoreSeq && j.place == settling && j.dead {
-		c.ended(now, j)
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/queue"
@@ -19,48 +20,143 @@ func (p *Producer) ListDeadLetters(ctx context.Context, after int64, limit int) 
 
 // Redrive puts a dead letter back among the stored jobs, its attempts reset. audit says who and why. ErrNotFound if it is none.
 func (p *Producer) Redrive(ctx context.Context, ref queue.JobRef, audit string) error {
-	return p.settleLetter(ctx, "re-driving a dead letter", func(ctx context.Context, epoch queue.Epoch) (delivery.Event, error) {
-		row, err := p.options.Queue.Redrive(ctx, epoch, ref, audit)
-		return delivery.Redriven{Row: row}, err
+	return p.settleLetter(ctx, ref, "re-driving a dead letter", func(epoch queue.Epoch) (delivery.Event, error) {
+		var row queue.Row
+		err := p.insist(ref, queue.StatusStored, func(ctx context.Context) (err error) {
+			row, err = p.options.Queue.Redrive(ctx, epoch, ref, audit)
+			return err
+		})
+		if err == nil && row.StoreSeq == 0 { // an earlier try did it, and its answer was lost
+			err = p.insist(ref, queue.StatusStored, func(ctx context.Context) (err error) {
+				row, err = p.rowOf(ctx, ref)
+				return err
+			})
+		}
+		return delivery.Redriven{Epoch: epoch, Row: row}, err
 	})
 }
 
 // Drop settles a dead letter for good. audit says who and why. ErrNotFound if it is none.
 func (p *Producer) Drop(ctx context.Context, ref queue.JobRef, audit string) error {
-	return p.settleLetter(ctx, "dropping a dead letter", func(ctx context.Context, epoch queue.Epoch) (delivery.Event, error) {
-		return delivery.Dropped{Ref: ref}, p.options.Queue.Drop(ctx, epoch, ref, audit)
+	return p.settleLetter(ctx, ref, "dropping a dead letter", func(epoch queue.Epoch) (delivery.Event, error) {
+		return delivery.Dropped{Epoch: epoch, Ref: ref}, p.insist(ref, queue.StatusDropped, func(ctx context.Context) error {
+			return p.options.Queue.Drop(ctx, epoch, ref, audit)
+		})
 	})
 }
 
-// settleLetter writes a person's decision and tells the controller. The write has no deadline of its own: one that happens after
-// its caller was told that the outcome is not known must reach the controller too, or the job would wait for the next load.
-func (p *Producer) settleLetter(ctx context.Context, doing string, write func(context.Context, queue.Epoch) (delivery.Event, error)) error {
+// settleLetter writes a person's decision and tells the controller. It goes on after its caller was told that the outcome is not
+// known: a decision that may have happened must reach the controller, or the job would wait for the next load.
+func (p *Producer) settleLetter(ctx context.Context, ref queue.JobRef, doing string, write func(queue.Epoch) (delivery.Event, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, p.operationTimeout())
 	defer cancel()
 	written := make(chan error, 1)
-	err := p.loop.call(ctx, func() {
+	for {
+		held, err := p.beginDecision(ctx, ref, written, write)
+		if err != nil {
+			return queueError(doing, err)
+		}
+		retry := (<-chan time.Time)(nil)
+		if held {
+			retry = p.options.Clock.After(insistAfter)
+		}
+		select {
+		case err := <-written:
+			return queueError(doing, err)
+		case <-ctx.Done():
+			return queueError(doing, ctx.Err())
+		case <-retry:
+		}
+	}
+}
+
+// beginDecision starts the write of a decision, unless the controller still holds the job: it does not know yet that its dead letter is
+// written, and might write it again after the decision.
+func (p *Producer) beginDecision(ctx context.Context, ref queue.JobRef, written chan<- error, write func(queue.Epoch) (delivery.Event, error)) (held bool, err error) {
+	err = p.loop.call(ctx, func() {
 		if p.controller == nil || p.failure != nil || p.controller.Stats().Epoch == 0 {
 			written <- ErrUnavailable
 			return
 		}
+		if _, held = p.controller.Holds(ref.MessageID); held {
+			return
+		}
 		epoch := p.controller.Stats().Epoch
 		p.lane.running.Go(func() {
-			event, err := write(p.lane.base, epoch)
+			event, err := write(epoch)
 			if err == nil {
 				p.loop.post(func() { p.step(event) })
 			}
 			written <- err
 		})
 	})
+	return held, err
+}
+
+// insist repeats a decision until the queue gives a definite answer: an error that is none of the queue's own leaves open whether
+// it happened. A repeat that finds no dead letter any more then asks whether the earlier try has made it what it should become.
+// A fenced epoch ends the matter: the load that fenced it has seen what happened.
+func (p *Producer) insist(ref queue.JobRef, becomes string, decide func(context.Context) error) error {
+	for wait := insistAfter; ; wait = min(2*wait, insistAtMost) {
+		err := p.within(decide)
+		switch {
+		case err == nil || errors.Is(err, queue.ErrFenced):
+			return err
+		case errors.Is(err, queue.ErrNotFound):
+			if wait == insistAfter { // the first try
+				return err
+			}
+			state, found, lookErr := p.lookup(ref)
+			if lookErr == nil && found && state.StoreSeq == ref.StoreSeq && state.Status == becomes {
+				return nil
+			}
+			if lookErr == nil {
+				return err
+			}
+		}
+		select {
+		case <-p.lane.base.Done():
+			return err
+		case <-p.options.Clock.After(wait):
+		}
+	}
+}
+
+// The pauses between the tries of a decision.
+const (
+	insistAfter  = 100 * time.Millisecond
+	insistAtMost = 10 * time.Second
+)
+
+// within gives one operation of the queue its deadline.
+func (p *Producer) within(operation func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(p.lane.base, p.operationTimeout())
+	defer cancel()
+	return operation(ctx)
+}
+
+func (p *Producer) lookup(ref queue.JobRef) (state queue.JobState, found bool, err error) {
+	err = p.within(func(ctx context.Context) (err error) {
+		state, found, err = p.options.Queue.Lookup(ctx, ref.MessageID)
+		return err
+	})
+	return state, found, err
+}
+
+// rowOf is the row of a stored job, as Redrive would have returned it.
+func (p *Producer) rowOf(ctx context.Context, ref queue.JobRef) (queue.Row, error) {
+	state, found, err := p.options.Queue.Lookup(ctx, ref.MessageID)
 	if err != nil {
-		return queueError(doing, err)
+		return queue.Row{}, err
 	}
-	select {
-	case err := <-written:
-		return queueError(doing, err)
-	case <-ctx.Done():
-		return queueError(doing, ctx.Err())
+	jobs, err := p.options.Queue.ReadJobs(ctx, []int64{ref.StoreSeq})
+	if err != nil {
+		return queue.Row{}, err
 	}
+	if !found || len(jobs) != 1 || jobs[0].MessageID != ref.MessageID {
+		return queue.Row{}, queue.ErrNotFound
+	}
+	return queue.Row{JobRef: ref, PayloadBytes: len(jobs[0].Payload), Accepted: state.Accepted, Attempts: state.Attempts}, nil
 }
 
 func queueError(doing string, err error) error {

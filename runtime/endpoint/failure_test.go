@@ -118,6 +118,41 @@ func TestLateRedriveRuns(t *testing.T) {
 	eventually(t, "the job is confirmed", func() bool { return f.stats(t).Confirmed == 1 })
 }
 
+// A decision whose answer is lost has happened or not; either way the controller learns of it without a load.
+func TestDecisionWithALostAnswerIsCarriedOut(t *testing.T) {
+	q := &faultyQueue{WorkQueue: memoryQueue(t)}
+	f := newFlow(t, q)
+	f.start(t)
+	c := newCrew()
+	var healed atomic.Bool
+	c.join(t, f, "w0", func(context.Context, protocol.Delivery) endpoint.Result {
+		if healed.Load() {
+			return endpoint.Result{Outcome: protocol.Confirmed}
+		}
+		return endpoint.Result{Outcome: protocol.Rejected}
+	})
+	submit(t, f, 0, 2)
+	var letters []queue.DeadLetter
+	eventually(t, "the jobs are dead letters", func() bool {
+		letters, _ = f.producer.ListDeadLetters(t.Context(), 0, 10)
+		return len(letters) == 2
+	})
+	healed.Store(true)
+	q.loseAnswers(2)
+	if err := f.producer.Redrive(t.Context(), letters[0].JobRef, "test"); err != nil {
+		t.Errorf("re-driving with lost answers: %v", err)
+	}
+	eventually(t, "the job is confirmed", func() bool { return f.stats(t).Confirmed == 1 })
+	q.loseAnswers(2)
+	if err := f.producer.Drop(t.Context(), letters[1].JobRef, "test"); err != nil {
+		t.Errorf("dropping with lost answers: %v", err)
+	}
+	eventually(t, "no dead letter is left", func() bool { return f.stats(t).DeadLetters == 0 })
+	if err := f.producer.Drop(t.Context(), letters[1].JobRef, "test"); !errors.Is(err, endpoint.ErrNotFound) {
+		t.Errorf("dropping what is none: %v", err)
+	}
+}
+
 // Loads are retried until one succeeds; meanwhile submitters are told to come back (B-235).
 func TestLoadIsRetried(t *testing.T) {
 	q := &faultyQueue{WorkQueue: memoryQueue(t), load: errors.New("no volume")}

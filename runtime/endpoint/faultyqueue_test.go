@@ -16,6 +16,26 @@ type faultyQueue struct {
 	apply error
 	load  error
 	hold  chan struct{} // Apply and Redrive wait for it or their context
+	lose  int           // so many answers to Redrive and Drop are lost after they happened
+}
+
+var errLostAnswer = errors.New("the connection broke")
+
+// loseAnswers makes the next decisions happen without an answer.
+func (q *faultyQueue) loseAnswers(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lose = n
+}
+
+func (q *faultyQueue) loses() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.lose == 0 {
+		return nil
+	}
+	q.lose--
+	return errLostAnswer
 }
 
 func (q *faultyQueue) set(apply, load error) {
@@ -71,5 +91,16 @@ func (q *faultyQueue) Redrive(ctx context.Context, epoch queue.Epoch, ref queue.
 		}
 	}
 	row, err := q.WorkQueue.Redrive(context.WithoutCancel(ctx), epoch, ref, audit)
+	if lost := q.loses(); lost != nil {
+		return queue.Row{}, lost
+	}
 	return row, errors.Join(err, late)
+}
+
+func (q *faultyQueue) Drop(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) error {
+	err := q.WorkQueue.Drop(ctx, epoch, ref, audit)
+	if lost := q.loses(); lost != nil {
+		return lost
+	}
+	return err
 }

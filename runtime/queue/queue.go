@@ -30,9 +30,9 @@ type Epoch uint64
 type Digest [32]byte
 
 // JobRef names a job in Accept, Confirm, RecordAttempt and DeadLetter. Both fields must be those that Store returned: a pair
-// whose id is gone but whose sequence is at or below the cursor is a repeat after compaction and a no-op (G-X07, B-049);
-// a sequence below 1 or above the cursor was never issued and is a conflict, as is an id that is held under another sequence
-// or a sequence that is held by another id.
+// whose id is gone but whose sequence is at or below the cursor is a repeat after compaction and a no-op (G-X07, B-049), and so is
+// one whose id was stored anew since, under a higher sequence; a sequence below 1 or above the cursor was never issued and is a
+// conflict, as is an id that is held under a lower sequence or a sequence that is held by another id.
 type JobRef struct {
 	MessageID string
 	StoreSeq  int64
@@ -155,6 +155,12 @@ const (
 // WorkQueue is the durable store of one flow. All methods are linearizable and safe for concurrent use; each ends at its
 // context's deadline with a retriable error (B-057). Values that it returns share nothing with its own state (G-133), and
 // it keeps no reference to a caller's payload after it has returned.
+//
+// An operation that was given up, because its context ended, its connection broke or its process died, may still take effect,
+// however late; but only before anything else takes effect on these data, or never. A back-end whose operations run in another
+// process must see to it: a transaction that holds the flow's row before it sends its commit does, a write that is sent in one
+// piece needs a number that the store compares. Without that rule a write that timed out could undo what a person decided about
+// its job since, which neither the epoch nor the cursor would notice.
 type WorkQueue interface {
 	// Load takes exclusive writership and reads the state in one step: every stored, unsettled row, accepted or not (DESIGN 5.1),
 	// goes to visit in ascending sequence. owner is recorded for people and forwarding. An error from visit, or any other

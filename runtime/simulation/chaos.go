@@ -37,7 +37,7 @@ func (w *world) anyPod() *pod {
 // strike does one fault, if there is something to do it to.
 func (w *world) strike(f Fault) {
 	switch f {
-	case StreamCut, StreamHalfOpen, PodPartitioned, SidecarCrashed, PodReplaced, PodGoneUnnoticed, SidecarPaused, AppRestarted, AppUnready,
+	case StreamCut, StreamHalfOpen, PodPartitioned, SidecarCrashed, SidecarCrashedMidStep, PodReplaced, PodGoneUnnoticed, SidecarPaused, AppRestarted, AppUnready,
 		Cordoned, Uncordoned, DrainStarted, ScaledDown, GarbledToWorker:
 		if p := w.anyPod(); p != nil {
 			w.strikePod(f, p)
@@ -63,9 +63,9 @@ func (w *world) strike(f Fault) {
 	case Resubmitted:
 		w.anySubmitter().resubmit()
 	case QueueOutage:
-		w.count(QueueOutage)
-		w.outageEnd = w.now + w.someTime(4*time.Second)
-		w.note("queue", "is down until %v", w.outageEnd)
+		w.breakQueue(f, w.someTime(4*time.Second))
+	case LongOutage:
+		w.breakQueue(f, 2*window+w.someTime(30*time.Second))
 	case ConfirmStuck:
 		w.stickConfirm()
 	case ScaledUp:
@@ -77,12 +77,10 @@ func (w *world) strike(f Fault) {
 		w.reconfigure()
 	case IntakeClosed:
 		w.closeIntake()
-	case Redriven:
-		w.act(w.redrive)
-	case DeadLetterDropped:
-		w.act(w.dropDeadLetter)
+	case Redriven, DeadLetterDropped:
+		w.decide(f)
 	case Compacted:
-		w.act(w.compact)
+		w.compact()
 	case IntruderSpoke:
 		w.anyIntruder().speak()
 	default:
@@ -111,6 +109,10 @@ func (w *world) strikePod(f Fault, p *pod) {
 		p.darken(w.someTime(6 * time.Second))
 	case SidecarCrashed:
 		p.crashSidecar(f)
+	case SidecarCrashedMidStep:
+		if s != nil {
+			s.crashIn = 1 + w.rng.IntN(12)
+		}
 	case PodReplaced:
 		w.count(f)
 		p.remove()
@@ -148,6 +150,12 @@ func (w *world) strikePod(f Fault, p *pod) {
 	default:
 		w.violate("chaos", "nobody knows how to make happen to a pod: %v", f)
 	}
+}
+
+func (w *world) breakQueue(f Fault, length time.Duration) {
+	w.count(f)
+	w.outageEnd = max(w.outageEnd, w.now+length)
+	w.note("queue", "is down until %v", w.outageEnd)
 }
 
 func (w *world) anySubmitter() *submitter { return w.submitters[w.rng.IntN(len(w.submitters))] }
@@ -196,46 +204,6 @@ func (w *world) closeIntake() {
 	}
 	set(false, w.chance(0.5))()
 	w.plan(w.someTime(4*time.Second), set(true, true))
-}
-
-func (w *world) redrive(p *producer) error {
-	l := w.ledger.anyDead()
-	if l == nil {
-		return nil
-	}
-	row, err := w.store.redrive(p.epoch, l.ref)
-	if err != nil {
-		return err
-	}
-	w.count(Redriven)
-	w.note("queue", "a person re-drives %v", l.ref)
-	w.ledger.redriven(l)
-	p.take(delivery.Redriven{Row: row})
-	return nil
-}
-
-func (w *world) dropDeadLetter(p *producer) error {
-	l := w.ledger.anyDead()
-	if l == nil {
-		return nil
-	}
-	if err := w.store.drop(p.epoch, l.ref); err != nil {
-		return err
-	}
-	w.count(DeadLetterDropped)
-	w.note("queue", "a person drops %v", l.ref)
-	w.ledger.dropped(l)
-	p.take(delivery.Dropped{Ref: l.ref})
-	return nil
-}
-
-func (w *world) compact(p *producer) error {
-	forgotten, err := w.store.compact(p.epoch, 3*time.Second)
-	for _, ref := range forgotten {
-		w.count(Compacted)
-		w.ledger.forgotten(ref)
-	}
-	return err
 }
 
 // garble lets a worker hear things that no correct controller says, or says no longer.

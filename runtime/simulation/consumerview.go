@@ -103,7 +103,7 @@ func (v *consumerView) started(a delivery.StartHandler) {
 	if !v.appReady {
 		v.w.violate("I-9", "%s starts %s while the app is not ready", v.s.name, id)
 	}
-	if silent := v.w.now - v.lastHeard; v.deadline > 0 && silent > v.deadline*7/10+startSlack {
+	if silent := v.s.clock.read(v.w.now) - v.s.clock.read(v.lastHeard); v.deadline > 0 && silent > v.deadline*7/10+startSlack {
 		v.w.violate("I-9", "%s starts %s after %v of silence", v.s.name, id, silent)
 	}
 	if a.Delivery.WorkerSeq <= v.lastStarted {
@@ -201,7 +201,7 @@ func (v *consumerView) settled(binding string, s protocol.Settlement) {
 }
 
 func (v *consumerView) drained() {
-	status := v.s.machine.Status(v.w.now - v.s.boot)
+	status := v.s.machine.Status(v.s.clock.read(v.w.now))
 	if v.runs > 0 || status.Buffered > 0 || !v.s.draining || status.Unsettled > 0 && status.BindingID != "" {
 		v.w.violate("drain", "%s says it is drained: %d handlers run, %s", v.s.name, v.runs, describe(status))
 	}
@@ -209,7 +209,7 @@ func (v *consumerView) drained() {
 
 // after checks the snapshot.
 func (v *consumerView) after() {
-	status := v.s.machine.Status(v.w.now - v.s.boot)
+	status := v.s.machine.Status(v.s.clock.read(v.w.now))
 	if status.Running < v.runs {
 		v.w.violate("I-9", "%s says it runs %d handlers, the app runs %d", v.s.name, status.Running, v.runs)
 	}

@@ -33,6 +33,13 @@ const (
 	QueueFailedAfter
 	QueueHung
 	QueueCommittedLate
+	GhostTooLate
+	LongOutage
+	DecisionInDoubt
+	DecisionTooEarly
+	ClockDrifted
+	SidecarCrashedMidStep
+	PauseUnnoticed
 	QueueOutage
 	ConfirmStuck
 	LoadFailed
@@ -75,7 +82,11 @@ var faultNames = [faults]string{
 	SubmitterCrashed: "submitter crashed", SubmitterMisused: "submitter broke the handshake",
 	BodyConflicted: "same id, other body", InvalidSubmitted: "invalid job submitted",
 	QueueFailedBefore: "queue failed before commit", QueueFailedAfter: "queue failed after commit", QueueHung: "queue hung to the deadline",
-	QueueCommittedLate: "queue committed after its deadline", QueueOutage: "queue outage", ConfirmStuck: "one confirm stuck",
+	QueueCommittedLate: "queue committed after its caller had gone", GhostTooLate: "abandoned write came too late",
+	LongOutage: "queue outage beyond the deduplication window", DecisionInDoubt: "decision of a person without an answer",
+	DecisionTooEarly: "decision before the dead letter was acknowledged",
+	ClockDrifted:     "process with a drifting clock", SidecarCrashedMidStep: "sidecar crashed between actions",
+	PauseUnnoticed: "pause that its process did not notice", QueueOutage: "queue outage", ConfirmStuck: "one confirm stuck",
 	LoadFailed: "load failed", VolatileLoss: "volatile queue lost jobs", Compacted: "tombstone compacted",
 	Resubmitted: "settled id submitted again", DeadLettered: "job dead-lettered", Redriven: "dead letter re-driven",
 	DeadLetterDropped: "dead letter dropped", Cordoned: "worker cordoned", Uncordoned: "worker uncordoned",

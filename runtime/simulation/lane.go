@@ -29,9 +29,7 @@ type operation struct {
 }
 
 // planOperation draws the fate of one operation.
-//
-// A load never commits after its caller gave up: such a ghost would fence the caller's own later epoch.
-func (w *world) planOperation(stuck, load bool) operation {
+func (w *world) planOperation(stuck bool) operation {
 	if w.healing {
 		return operation{commits: true, commit: time.Millisecond, reply: 2 * time.Millisecond}
 	}
@@ -49,10 +47,9 @@ func (w *world) planOperation(stuck, load bool) operation {
 		w.count(QueueHung)
 		o.reply, o.err = queueTimeout, context.DeadlineExceeded
 		if o.commits = w.chance(0.6); o.commits {
-			if o.commit = w.upTo(queueTimeout * 5 / 4); o.commit > queueTimeout && !load {
-				w.count(QueueCommittedLate)
-			} else {
-				o.commit = min(o.commit, queueTimeout)
+			o.commit = w.upTo(queueTimeout * 5 / 4)
+			if w.chance(0.5) {
+				o.commit += w.upTo(q.late)
 			}
 		}
 	}
@@ -60,30 +57,44 @@ func (w *world) planOperation(stuck, load bool) operation {
 }
 
 // run executes an operation of the producer. do commits, tell reports with the error that the caller sees.
+//
+// An operation whose caller has given it up, or died, may still take effect, however late; but only before anything else does
+// (the rule of queue.WorkQueue). Without that, a write that timed out could undo what a person decided about its job since.
 func (p *producer) run(o operation, do func() error, tell func(error)) {
-	outlives := p.w.chance(0.5) // whether the request had left the process before a crash
+	w := p.w
+	outlives := w.chance(0.5) // whether the request had left the process before a crash
 	result := o.err
+	abandoned, effects := false, uint64(0)
 	if o.commits {
-		p.w.plan(o.commit, func() {
-			if p.gone && (!outlives || p.w.profile.Volatile) {
+		w.plan(o.commit, func() {
+			switch {
+			case p.gone && (!outlives || w.profile.Volatile):
 				return
+			case !w.profile.unruly && (p.gone && w.ledger.effects != p.lastEffects || abandoned && w.ledger.effects != effects):
+				w.count(GhostTooLate)
+				return
+			case p.gone || abandoned:
+				w.count(QueueCommittedLate)
 			}
 			if err := do(); o.err == nil {
 				result = err
 			}
 		})
 	}
-	p.w.plan(o.reply, func() { p.receive(func() { tell(result) }) })
-	if !p.w.healing && p.w.chance(0.01) {
-		p.w.count(ResultRepeated)
-		p.w.plan(o.reply+p.w.upTo(200*time.Millisecond), func() { p.receive(func() { tell(result) }) })
+	w.plan(o.reply, func() {
+		abandoned, effects = true, w.ledger.effects
+		p.receive(func() { tell(result) })
+	})
+	if !w.healing && w.chance(0.01) {
+		w.count(ResultRepeated)
+		w.plan(o.reply+w.upTo(200*time.Millisecond), func() { p.receive(func() { tell(result) }) })
 	}
 }
 
 func (p *producer) load(a delivery.LoadQueue) {
 	w := p.w
 	var done delivery.Loaded
-	p.run(w.planOperation(false, true), func() error {
+	p.run(w.planOperation(false), func() error {
 		state, epoch, rows, err := w.store.load()
 		done = delivery.Loaded{Epoch: epoch, State: state, Rows: rows}
 		w.ledger.loaded(done, err)
@@ -106,7 +117,7 @@ func (p *producer) apply(a delivery.ApplyBatch) {
 	stuck := slices.ContainsFunc(a.Batch.Confirms, func(r queue.JobRef) bool { return w.stuck[r.MessageID] })
 	batch := cloneBatch(a.Batch)
 	var result queue.Result
-	p.run(w.planOperation(stuck, false), func() error {
+	p.run(w.planOperation(stuck), func() error {
 		if !sameBatch(batch, a.Batch) {
 			w.violate("action", "%s changed a batch that was in flight", p.name)
 		}
@@ -127,7 +138,7 @@ func (p *producer) read(a delivery.ReadJobs) {
 	w := p.w
 	var done delivery.JobsRead
 	seqs := slices.Clone(a.Seqs)
-	p.run(w.planOperation(false, false), func() error {
+	p.run(w.planOperation(false), func() error {
 		var err error
 		done.Jobs, err = w.store.read(seqs)
 		return err
@@ -138,17 +149,6 @@ func (p *producer) read(a delivery.ReadJobs) {
 		done.Op, done.Err = a.Op, err
 		p.take(done)
 	})
-}
-
-// act lets a person or a timer of the host do something to the queue outside the machine's lane, under the active epoch.
-func (w *world) act(what func(p *producer) error) {
-	p := w.active()
-	if !p.serves() || p.epoch == 0 {
-		return
-	}
-	if err := what(p); err != nil && !errors.Is(err, queue.ErrFenced) && !errors.Is(err, queue.ErrNotFound) {
-		w.violate("queue", "%v", err)
-	}
 }
 
 func cloneBatch(b queue.Batch) queue.Batch {

@@ -40,9 +40,10 @@ type ledger struct {
 	byID         map[string]*life
 	bySeq        map[int64]*life
 	open         []*life
-	writes       uint64
-	maxAttempts  int // the lowest that was ever configured; 0 if never limited
-	mostAttempts int // the highest, without end if it was ever unlimited
+	writes       uint64 // of controllers and people
+	effects      uint64 // all operations that changed the queue
+	maxAttempts  int    // the lowest that was ever configured; 0 if never limited
+	mostAttempts int    // the highest, without end if it was ever unlimited
 
 	submissions map[string]*submission
 	settledIDs  map[string]bool // ids that ended well or among the dead letters, once
@@ -113,6 +114,7 @@ func (l *ledger) close(f *life) {
 // loaded checks what a committed Load returned.
 func (l *ledger) loaded(e delivery.Loaded, err error) {
 	l.writes++
+	l.effects++
 	if err != nil {
 		l.w.violate("queue", "load: %v", err)
 		return
@@ -127,6 +129,15 @@ func (l *ledger) loaded(e delivery.Loaded, err error) {
 	if len(e.Rows) != len(l.open) {
 		l.w.violate("I-1", "load returned %d rows, %d jobs are open", len(e.Rows), len(l.open))
 		return
+	}
+	dead := int64(0)
+	for _, f := range l.bySeq {
+		if f.dead {
+			dead++
+		}
+	}
+	if e.State.DeadLetters != dead {
+		l.w.violate("I-1", "load returned %d dead letters, there are %d", e.State.DeadLetters, dead)
 	}
 	previous := int64(0)
 	for _, row := range e.Rows {
@@ -145,6 +156,7 @@ func (l *ledger) applied(p *producer, epoch queue.Epoch, b queue.Batch, r queue.
 		return
 	}
 	l.writes++
+	l.effects++
 	if epoch != l.epoch {
 		l.w.violate("I-5", "%s wrote under epoch %d, the newest is %d", p.name, epoch, l.epoch)
 	}
@@ -266,16 +278,23 @@ func (l *ledger) anyDead() *life {
 }
 
 func (l *ledger) redriven(f *life) {
+	l.writes++
+	l.effects++
 	f.dead, f.settled, f.dispatches, f.rejects = false, false, 0, 0
 	f.uncounted = 0
 	f.redrives++
 	l.add(f)
 }
 
-func (l *ledger) dropped(f *life) { f.dead = false }
+func (l *ledger) dropped(f *life) {
+	l.writes++
+	l.effects++
+	f.dead = false
+}
 
 // forgotten is the end of a tombstone: the id may live again.
 func (l *ledger) forgotten(ref queue.JobRef) {
+	l.effects++
 	f := l.bySeq[ref.StoreSeq]
 	if f == nil || !f.settled || !f.accepted || f.dead {
 		l.w.violate("I-10", "the queue forgot %v, which is not settled and accepted", ref)

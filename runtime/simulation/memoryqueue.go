@@ -86,3 +86,15 @@ func (q *memoryQueue) redrive(epoch queue.Epoch, ref queue.JobRef) (queue.Row, e
 func (q *memoryQueue) drop(epoch queue.Epoch, ref queue.JobRef) error {
 	return q.inner.Drop(context.Background(), epoch, ref, "the simulation drops")
 }
+
+func (q *memoryQueue) lookup(ref queue.JobRef) (queue.Row, string) {
+	state, ok, err := q.inner.Lookup(context.Background(), ref.MessageID)
+	if err != nil || !ok || state.StoreSeq != ref.StoreSeq {
+		return queue.Row{}, ""
+	}
+	row := queue.Row{JobRef: ref, Accepted: state.Accepted, Attempts: state.Attempts}
+	if jobs, err := q.inner.ReadJobs(context.Background(), []int64{ref.StoreSeq}); err == nil && len(jobs) == 1 {
+		row.PayloadBytes = len(jobs[0].Payload)
+	}
+	return row, state.Status
+}

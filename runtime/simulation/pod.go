@@ -112,6 +112,15 @@ func (p *pod) restartApp() {
 	}
 }
 
+// notices draws whether a process sees that it was paused; one whose pause fell between two looks at the clock does not.
+func (w *world) notices() bool {
+	if !w.healing && w.chance(0.2) {
+		w.count(PauseUnnoticed)
+		return false
+	}
+	return true
+}
+
 // darken cuts the pod off; when light returns, its streams may be dead or go on.
 func (p *pod) darken(length time.Duration) {
 	p.w.count(PodPartitioned)
@@ -169,6 +178,7 @@ func (w *world) healPods() {
 	for _, p := range slices.Clone(w.pods) {
 		p.lighten()
 		p.boot()
+		p.sidecar.crashIn = 0
 		p.sidecar.resume()
 		p.setReady(true)
 		if p.leaving {

@@ -16,28 +16,29 @@ type producer struct {
 	w       *world
 	name    string
 	machine Controller
-	boot    time.Duration
+	clock   localClock
 	view    *controllerView
 
 	streams     map[delivery.ConnID]*stream
 	attachments map[delivery.ConnID]*attachment
 	conns       delivery.ConnID
 
-	epoch    queue.Epoch
-	armed    time.Duration // when the next tick is planned, negative if none is
-	late     int           // ticks in a row after which the machine still wanted one at once
-	paused   bool
-	pausedAt time.Duration
-	inbox    []func()
-	gone     bool // the process has ended
-	failed   bool // the machine has failed; the process lives and serves nobody
-	crashIn  int  // crash between the actions of the step that brings this to zero; negative is never
-	config   delivery.ControllerConfig
+	epoch       queue.Epoch
+	armed       time.Duration // when the next tick is planned, negative if none is
+	late        int           // ticks in a row after which the machine still wanted one at once
+	paused      bool
+	pausedAt    time.Duration
+	inbox       []func()
+	gone        bool   // the process has ended
+	failed      bool   // the machine has failed; the process lives and serves nobody
+	lastEffects uint64 // on the queue, of anyone, when the process ended
+	crashIn     int    // crash between the actions of the step that brings this to zero; negative is never
+	config      delivery.ControllerConfig
 }
 
 func (w *world) bootProducer() {
 	p := &producer{
-		w: w, name: w.name("producer"), boot: w.now, armed: -1, crashIn: -1, config: w.tunables.controller,
+		w: w, name: w.name("producer"), clock: w.newClock(), armed: -1, crashIn: -1, config: w.tunables.controller,
 		streams: map[delivery.ConnID]*stream{}, attachments: map[delivery.ConnID]*attachment{},
 	}
 	p.view = newControllerView(p)
@@ -88,7 +89,7 @@ func (p *producer) take(event delivery.Event) {
 	}
 	p.w.told(p.name, "<-", event)
 	p.view.before(event)
-	actions := p.machine.Step(p.w.now-p.boot, event)
+	actions := p.machine.Step(p.clock.read(p.w.now), event)
 	p.view.after(event, actions)
 	if p.crashIn >= 0 {
 		if p.crashIn--; p.crashIn < 0 && len(actions) > 0 {
@@ -109,7 +110,7 @@ func (p *producer) arm(after delivery.Event) {
 	if !ok || p.failed {
 		return
 	}
-	at := p.boot + deadline
+	at := p.clock.when(deadline)
 	if _, tick := after.(delivery.Tick); tick && at <= p.w.now {
 		if p.late++; p.late > 3 {
 			p.w.violate("I-10", "%s busy loop: after a tick its next deadline is still %v ago", p.name, p.w.now-at)
@@ -132,7 +133,7 @@ func (p *producer) arm(after delivery.Event) {
 
 func (p *producer) tick() {
 	p.armed = -1
-	if deadline, ok := p.machine.NextDeadline(); ok && p.boot+deadline > p.w.now {
+	if deadline, ok := p.machine.NextDeadline(); ok && p.clock.when(deadline) > p.w.now {
 		p.arm(nil)
 		return
 	}
@@ -218,7 +219,7 @@ func (p *producer) end() {
 	if p.gone {
 		return
 	}
-	p.gone = true
+	p.gone, p.lastEffects = true, p.w.ledger.effects
 	p.w.counts.Redelivered += p.machine.Stats().Redelivered
 	p.dropEverybody()
 	p.w.producers = slices.DeleteFunc(p.w.producers, func(o *producer) bool { return o == p })
@@ -263,7 +264,7 @@ func (p *producer) resume() {
 	}
 	p.paused = false
 	p.w.note(p.name, "wakes up after %v", p.w.now-p.pausedAt)
-	if slept := p.w.now - p.pausedAt; slept > p.config.Heartbeat {
+	if slept := p.w.now - p.pausedAt; slept > p.config.Heartbeat && p.w.notices() {
 		p.take(delivery.Paused{For: slept})
 	}
 	inbox := p.inbox

@@ -30,6 +30,12 @@ type Profile struct {
 	MustProgress bool
 	// Lateness is the most by which a timer fires after its deadline.
 	Lateness time.Duration
+	// Drift is how much too fast or slow a process's clock may go, in parts of a million.
+	Drift int64
+	// Compact is the mean time between two compactions by the host; 0 is never.
+	Compact time.Duration
+	// unruly lets abandoned writes come after later ones: no queue may do so, and only a test of the invariants does.
+	unruly bool
 	// tune changes the machines' tunables.
 	tune func(*rand.Rand, *tunables)
 }
@@ -49,6 +55,8 @@ type network struct {
 type queueFaults struct {
 	before, after, hang float64
 	latency             time.Duration
+	// late is how long after its caller's patience half of the hanging operations may still take effect.
+	late time.Duration
 }
 
 type handlerFaults struct {
@@ -72,7 +80,7 @@ var (
 )
 
 var workerChaos = []weighted{
-	{SidecarCrashed, 4}, {PodReplaced, 4}, {PodGoneUnnoticed, 1}, {SidecarPaused, 4}, {AppRestarted, 3}, {AppUnready, 3}, {StreamCut, 3},
+	{SidecarCrashed, 3}, {SidecarCrashedMidStep, 3}, {PodReplaced, 4}, {PodGoneUnnoticed, 1}, {SidecarPaused, 4}, {AppRestarted, 3}, {AppUnready, 3}, {StreamCut, 3},
 	{ScaledUp, 1}, {ScaledDown, 1},
 }
 
@@ -89,7 +97,7 @@ var drainChaos = []weighted{
 }
 
 var operatorChaos = []weighted{
-	{Reconfigured, 3}, {IntakeClosed, 2}, {Redriven, 3}, {DeadLetterDropped, 2}, {Compacted, 2}, {Resubmitted, 2},
+	{Reconfigured, 3}, {IntakeClosed, 1}, {Redriven, 3}, {DeadLetterDropped, 2}, {Compacted, 2}, {Resubmitted, 2},
 }
 
 var enemyChaos = []weighted{{IntruderSpoke, 6}, {GarbledToWorker, 4}, {SubmitterMisused, 4}, {StreamCut, 1}}
@@ -124,7 +132,44 @@ var Profiles = []Profile{
 	{
 		Name: "flaky queue", Jobs: [2]int{10, 50}, Workers: [2]int{1, 4}, Submitters: [2]int{1, 2}, Storm: 50 * time.Second,
 		FaultEvery: 8 * time.Second, Chaos: queueChaos, Network: calmNetwork, Handler: goodHandler, Odd: 0.05,
-		Queue: queueFaults{before: 0.15, after: 0.15, hang: 0.03, latency: 10 * time.Millisecond},
+		Queue: queueFaults{before: 0.15, after: 0.15, hang: 0.03, latency: 10 * time.Millisecond, late: 10 * time.Second},
+	},
+	{
+		// What a shared database does: answers that never come, writes that take effect minutes after their caller has gone, other
+		// handles on the same data, and people who decide meanwhile.
+		Name: "late commits", Jobs: [2]int{10, 40}, Workers: [2]int{1, 4}, Submitters: [2]int{1, 2}, Storm: 4 * time.Minute,
+		FaultEvery: 3 * time.Second, Network: calmNetwork, Odd: 0.05, Drift: 10_000, Compact: 5 * time.Second,
+		Handler: handlerFaults{nack: 0.3, reject: 0.1, mean: 500 * time.Millisecond},
+		Queue:   queueFaults{before: 0.05, after: 0.1, hang: 0.15, latency: 10 * time.Millisecond, late: 3 * time.Minute},
+		Chaos: []weighted{
+			{Redriven, 8}, {DeadLetterDropped, 3}, {Takeover, 3}, {ProducerCrashed, 2}, {ProducerCrashedMidStep, 2}, {ProducerPaused, 2},
+			{SubmitterCrashed, 2}, {Resubmitted, 3}, {Reconfigured, 2}, {SidecarCrashed, 1},
+		},
+		tune: func(rng *rand.Rand, t *tunables) {
+			t.controller.MaxAttempts = pick(rng, 1, 2, 3)
+			t.controller.BackoffInitial, t.controller.BackoffMax = 50*time.Millisecond, time.Second
+		},
+	},
+	{
+		// The queue is away for longer than it remembers settled ids, and forgets them as soon as it is back.
+		Name: "short memory", Jobs: [2]int{10, 40}, Workers: [2]int{1, 3}, Submitters: [2]int{1, 3}, Storm: 3 * time.Minute,
+		FaultEvery: 6 * time.Second, Network: roughNetwork, Handler: goodHandler, Odd: 0.1, Drift: 10_000, Compact: time.Second,
+		Queue: queueFaults{before: 0.03, after: 0.1, hang: 0.05, latency: 10 * time.Millisecond, late: 30 * time.Second},
+		Chaos: []weighted{
+			{LongOutage, 3}, {Resubmitted, 8}, {SubmitterCrashed, 4}, {ProducerCrashed, 2}, {ProducerCrashedMidStep, 2}, {Takeover, 1},
+			{SidecarCrashed, 1}, {StreamCut, 2},
+		},
+	},
+	{
+		// Standbys that take over while the old producer sleeps, wakes and speaks on; and clocks that go at different rates.
+		Name: "standbys", Jobs: [2]int{20, 60}, Workers: [2]int{2, 4}, Submitters: [2]int{1, 3}, Storm: time.Minute,
+		FaultEvery: 1500 * time.Millisecond, Network: roughNetwork, Overlap: 0.4, Drift: 50_000, Lateness: 20 * time.Millisecond,
+		Queue:   queueFaults{before: 0.01, after: 0.03, hang: 0.02, latency: 3 * time.Millisecond, late: 20 * time.Second},
+		Handler: handlerFaults{nack: 0.05, overrun: 0.05, mean: time.Second},
+		Chaos: []weighted{
+			{Takeover, 6}, {ProducerPaused, 6}, {StreamCut, 4}, {SidecarPaused, 2}, {SubmitterCrashed, 1}, {ProducerCrashedMidStep, 1},
+			{SidecarCrashedMidStep, 1}, {AppRestarted, 1}, {Reconfigured, 2},
+		},
 	},
 	{
 		Name: "stuck confirms", Jobs: [2]int{20, 60}, Workers: [2]int{1, 3}, Submitters: [2]int{1, 2}, Storm: 100 * time.Second,
@@ -197,7 +242,7 @@ var Profiles = []Profile{
 		Name: "everything", Jobs: [2]int{10, 80}, Workers: [2]int{1, 6}, Submitters: [2]int{1, 3}, Storm: 60 * time.Second,
 		FaultEvery: time.Second, Network: network{drop: 0.08, repeat: 0.08, reorder: 0.1, latency: time.Millisecond, jitter: 40 * time.Millisecond},
 		Queue:   queueFaults{before: 0.05, after: 0.05, hang: 0.01, latency: 5 * time.Millisecond},
-		Handler: roughHandler, Poison: 0.03, Odd: 0.1, Lateness: 50 * time.Millisecond,
+		Handler: roughHandler, Poison: 0.03, Odd: 0.1, Lateness: 50 * time.Millisecond, Drift: 20_000, Compact: 10 * time.Second,
 		Chaos: mix(workerChaos, producerChaos, networkChaos, queueChaos, drainChaos, operatorChaos, enemyChaos),
 	},
 }
@@ -241,6 +286,8 @@ func (p Profile) draw(rng *rand.Rand) tunables {
 	c.IsolateConfirmAfter = pick(rng, 5*time.Second, time.Minute)
 	c.MaxBatch = pick(rng, 1, 5, 1024)
 	c.MaxFrameBytes = pick(rng, 1, 300, 1<<20)
+	c.Heartbeat = pick(rng, 500*time.Millisecond, 2*time.Second, 2*time.Second)
+	c.Deadline = c.Heartbeat * time.Duration(pick(rng, 4, 5))
 	t.consumer.Window = pick(rng, 1, 2, 5, 20, 50)
 	t.consumer.Concurrency = pick(rng, 1, 1, 1, 2, 4)
 	t.consumer.HandlerTimeout = pick(rng, 0, 2*time.Second, 10*time.Second, 5*time.Minute)

@@ -13,7 +13,7 @@ type sidecar struct {
 	pod     *pod
 	name    string
 	machine Consumer
-	boot    time.Duration
+	clock   localClock
 	view    *consumerView
 	config  delivery.ConsumerConfig
 
@@ -28,6 +28,7 @@ type sidecar struct {
 	pausedAt time.Duration
 	inbox    []func()
 	gone     bool
+	crashIn  int // crash before so many more actions are done, 0 and below is never
 	draining bool
 	drained  bool
 }
@@ -43,7 +44,7 @@ type run struct {
 func newSidecar(p *pod) *sidecar {
 	w := p.w
 	s := &sidecar{
-		w: w, pod: p, name: w.name("sidecar"), boot: w.now, armed: -1, config: w.tunables.consumer, runs: map[delivery.RunID]*run{},
+		w: w, pod: p, name: w.name("sidecar"), clock: w.newClock(), armed: -1, config: w.tunables.consumer, runs: map[delivery.RunID]*run{},
 	}
 	s.view = newConsumerView(s)
 	s.machine = w.machines.Consumer(s.config, protocol.Incarnation{PodUID: p.uid, BootNonce: s.name},
@@ -75,11 +76,19 @@ func (s *sidecar) take(event delivery.ConsumerEvent) {
 	}
 	s.w.told(s.name, "<-", event)
 	s.view.before(event)
-	actions := s.machine.Step(s.w.now-s.boot, event)
-	for _, a := range actions {
+	actions := s.machine.Step(s.clock.read(s.w.now), event)
+	for i, a := range actions {
 		s.w.told(s.name, "->", a)
+		if s.crashIn--; s.crashIn == 0 { // between two actions, the rest is never done
+			s.w.note(s.name, "does not get to the last %d actions", len(actions)-i)
+			s.pod.crashSidecar(SidecarCrashedMidStep)
+			return
+		}
 		s.view.action(a)
 		s.do(a)
+		if s.gone {
+			return
+		}
 	}
 	s.view.after()
 	s.arm(event)
@@ -90,7 +99,7 @@ func (s *sidecar) arm(after delivery.ConsumerEvent) {
 	if !ok || s.gone {
 		return
 	}
-	at := s.boot + deadline
+	at := s.clock.when(deadline)
 	if _, tick := after.(delivery.ConsumerTick); tick && at <= s.w.now {
 		if s.late++; s.late > 3 {
 			s.w.violate("I-10", "%s busy loop: after a tick its next deadline is still %v ago", s.name, s.w.now-at)
@@ -113,7 +122,7 @@ func (s *sidecar) arm(after delivery.ConsumerEvent) {
 
 func (s *sidecar) tick() {
 	s.armed = -1
-	if deadline, ok := s.machine.NextDeadline(); ok && s.boot+deadline > s.w.now {
+	if deadline, ok := s.machine.NextDeadline(); ok && s.clock.when(deadline) > s.w.now {
 		s.arm(nil)
 		return
 	}
@@ -311,7 +320,7 @@ func (s *sidecar) resume() {
 	}
 	s.paused = false
 	s.w.note(s.name, "wakes up after %v", s.w.now-s.pausedAt)
-	if slept := s.w.now - s.pausedAt; slept > 2*time.Second {
+	if slept := s.w.now - s.pausedAt; slept > 2*time.Second && s.w.notices() {
 		s.take(delivery.ConsumerPaused{For: slept})
 	}
 	inbox := s.inbox
@@ -344,7 +353,7 @@ func (s *sidecar) die() {
 }
 
 func (s *sidecar) unfinished() string {
-	status := s.machine.Status(s.w.now - s.boot)
+	status := s.machine.Status(s.clock.read(s.w.now))
 	switch {
 	case !status.Registered:
 		return "not registered: " + status.LastRefusal

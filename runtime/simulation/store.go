@@ -20,6 +20,8 @@ type durable interface {
 	compact(epoch queue.Epoch, window time.Duration) (forgotten []queue.JobRef, err error)
 	redrive(epoch queue.Epoch, ref queue.JobRef) (queue.Row, error)
 	drop(epoch queue.Epoch, ref queue.JobRef) error
+	// lookup is the status of a job, "" if it is forgotten, and the row that a redrive would return.
+	lookup(ref queue.JobRef) (queue.Row, string)
 }
 
 // storedJob is a row or, when settled, its tombstone.
@@ -86,9 +88,11 @@ func (s *store) check(epoch queue.Epoch, batch queue.Batch) error {
 	}
 	known := func(ref queue.JobRef) bool {
 		if j := s.byID[ref.MessageID]; j != nil {
-			return j.ref.StoreSeq == ref.StoreSeq
+			if ref.StoreSeq >= j.ref.StoreSeq {
+				return j.ref.StoreSeq == ref.StoreSeq
+			}
 		}
-		if seq := fresh[ref.MessageID]; seq != 0 {
+		if seq := fresh[ref.MessageID]; seq != 0 && ref.StoreSeq >= seq {
 			return seq == ref.StoreSeq
 		}
 		return ref.StoreSeq >= 1 && ref.StoreSeq <= s.cursor && s.bySeq[ref.StoreSeq] == nil
@@ -121,29 +125,37 @@ func (s *store) apply(epoch queue.Epoch, batch queue.Batch) (queue.Result, error
 		result.Stores = append(result.Stores, s.put(r))
 	}
 	for _, ref := range batch.Accepts {
-		if j := s.byID[ref.MessageID]; j != nil && !j.accepted {
+		if j := s.held(ref); j != nil && !j.accepted {
 			j.accepted = true
 			j.settledAt = s.now()
 		}
 	}
 	for _, a := range batch.Attempts {
-		if j := s.byID[a.MessageID]; j != nil {
+		if j := s.held(a.JobRef); j != nil {
 			j.attempts = max(j.attempts, a.Attempts)
 			j.uncounted = max(j.uncounted, a.Uncounted)
 		}
 	}
 	for _, d := range batch.DeadLetters {
-		if j := s.byID[d.MessageID]; j != nil && j.status == queue.StatusStored {
+		if j := s.held(d.JobRef); j != nil && j.status == queue.StatusStored {
 			j.status, j.attempts = queue.StatusDeadLettered, max(j.attempts, d.Attempts)
 		}
 	}
 	for _, ref := range batch.Confirms {
-		if j := s.byID[ref.MessageID]; j != nil && j.status != queue.StatusConfirmed { // a dead letter too: it was done after all
+		if j := s.held(ref); j != nil && !j.settled() { // a dead letter too: it was done after all
 			j.status, j.settledAt = queue.StatusConfirmed, s.now()
 		}
 	}
 	result.Cursor = s.cursor
 	return result, nil
+}
+
+// held finds the job that a reference names, unless it is forgotten: its id may have been stored anew since.
+func (s *store) held(ref queue.JobRef) *storedJob {
+	if j := s.byID[ref.MessageID]; j != nil && j.ref == ref {
+		return j
+	}
+	return nil
 }
 
 func (s *store) put(r queue.StoreRequest) queue.StoreResult {
@@ -162,7 +174,7 @@ func (s *store) put(r queue.StoreRequest) queue.StoreResult {
 		result.Verdict = protocol.BodyMismatch
 	case j.status == queue.StatusConfirmed:
 		result.Verdict = protocol.AlreadyConfirmed
-	case j.status == queue.StatusDeadLettered:
+	case j.status == queue.StatusDeadLettered || j.status == queue.StatusDropped:
 		result.Verdict = protocol.AlreadyDeadLettered
 	default:
 		result.Verdict = protocol.AlreadyStored
@@ -187,7 +199,7 @@ func (s *store) compact(epoch queue.Epoch, window time.Duration) ([]queue.JobRef
 	var forgotten []queue.JobRef
 	for _, seq := range slices.Sorted(maps.Keys(s.bySeq)) {
 		j := s.bySeq[seq]
-		if j.status == queue.StatusConfirmed && j.accepted && s.now()-j.settledAt >= window {
+		if j.settled() && j.accepted && s.now()-j.settledAt >= window {
 			forgotten = append(forgotten, j.ref)
 			delete(s.bySeq, seq)
 			delete(s.byID, j.ref.MessageID)
@@ -200,8 +212,8 @@ func (s *store) deadLetter(epoch queue.Epoch, ref queue.JobRef) (*storedJob, err
 	if epoch != s.epoch {
 		return nil, queue.ErrFenced
 	}
-	j := s.byID[ref.MessageID]
-	if j == nil || j.ref != ref || j.status != queue.StatusDeadLettered {
+	j := s.held(ref)
+	if j == nil || j.status != queue.StatusDeadLettered {
 		return nil, queue.ErrNotFound
 	}
 	return j, nil
@@ -221,6 +233,18 @@ func (s *store) drop(epoch queue.Epoch, ref queue.JobRef) error {
 	if err != nil {
 		return err
 	}
-	j.status, j.settledAt = queue.StatusConfirmed, s.now()
+	j.status, j.settledAt = queue.StatusDropped, s.now()
 	return nil
+}
+
+func (s *store) lookup(ref queue.JobRef) (queue.Row, string) {
+	j := s.held(ref)
+	if j == nil {
+		return queue.Row{}, ""
+	}
+	return j.row(), j.status
+}
+
+func (j *storedJob) settled() bool {
+	return j.status == queue.StatusConfirmed || j.status == queue.StatusDropped
 }

@@ -146,6 +146,9 @@ func (w *world) populate() {
 	}
 	w.addSubmitters()
 	w.plan(w.someTime(w.profile.FaultEvery), w.chaos)
+	if w.profile.Compact > 0 {
+		w.plan(w.profile.Compact, w.compactions)
+	}
 	w.plan(w.profile.Storm, w.heal)
 }
 

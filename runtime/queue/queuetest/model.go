@@ -120,7 +120,7 @@ func (j *modelJob) settle(status string, now time.Time) {
 
 // with applies a deed to a pair that is held, ignores one that may have been compacted and refuses one that never was.
 func (m *model) with(r queue.JobRef, deed func(*modelJob)) error {
-	if j, ok := m.jobs[r.MessageID]; ok {
+	if j, ok := m.jobs[r.MessageID]; ok && j.seq <= r.StoreSeq {
 		if j.seq != r.StoreSeq {
 			return queue.ErrConflict
 		}

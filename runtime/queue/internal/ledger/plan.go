@@ -153,8 +153,8 @@ func (p *planner) append(job int, s submission) int64 {
 	return p.cursor
 }
 
-// each applies a deed to the entry that ref names. A pair that is gone is a repeat after compaction and a no-op; a pair that
-// the store can prove never to have issued is a conflict (G-128, G-129, G-X07).
+// each applies a deed to the entry that ref names. A pair that is gone is a repeat after compaction and a no-op, also when its id
+// was stored anew since; a pair that the store can prove never to have issued is a conflict (G-128, G-129, G-X07).
 func (p *planner) each(what string, ref queue.JobRef, deed func(*Entry) bool) error {
 	d, err := p.find(ref.MessageID)
 	if err != nil {
@@ -164,7 +164,7 @@ func (p *planner) each(what string, ref queue.JobRef, deed func(*Entry) bool) er
 		d.dirty = deed(&d.After) || d.dirty
 		return nil
 	}
-	if d != nil {
+	if d != nil && ref.StoreSeq > d.After.StoreSeq {
 		return fmt.Errorf("%w: %s: message %q has sequence %d, not %d", queue.ErrConflict, what, ref.MessageID, d.After.StoreSeq, ref.StoreSeq)
 	}
 	if ref.MessageID == "" || ref.StoreSeq < 1 || ref.StoreSeq > p.cursor {
