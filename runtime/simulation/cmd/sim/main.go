@@ -28,6 +28,7 @@ type arguments struct {
 	verbose      bool
 	parallel     int
 	lines        int
+	quiet        bool
 }
 
 func main() {
@@ -38,6 +39,7 @@ func main() {
 	flag.StringVar(&a.profile, "profile", "", "force a profile instead of letting the seed choose")
 	flag.BoolVar(&a.verbose, "v", false, "with -seed: print the whole trace")
 	flag.IntVar(&a.parallel, "parallel", runtime.GOMAXPROCS(0), "how many seeds to run at a time")
+	flag.BoolVar(&a.quiet, "quiet", false, "show no progress")
 	flag.IntVar(&a.lines, "lines", 200, "how many lines of trace to print of a violation")
 	flag.Parse()
 	os.Exit(run(a))
@@ -117,7 +119,9 @@ func many(options simulation.Options, a arguments) int {
 		})
 	}
 	finished := make(chan struct{})
-	go progress(&done, a.seeds, began, finished)
+	if !a.quiet {
+		go progress(&done, a.seeds, began, finished)
+	}
 	group.Wait()
 	close(finished)
 	summary(total, time.Since(began))

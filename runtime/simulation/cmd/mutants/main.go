@@ -1,0 +1,145 @@
+// Command mutants is the test of the tests: it plants the deliberate bugs of runtime/simulation/mutants into the machines and the
+// queue's ledger, one at a time, and demands that the simulator, or the tests that the bug names, find each of them.
+//
+// Invariant: the repository is never touched. A mutant is built from patched copies through the go command's -overlay.
+//
+// It exits with 1 when a mutant survives, when a patch applies no longer, or when the seeds that found mutants find fault with the
+// machines as they are.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+type arguments struct {
+	n        int
+	only     string
+	seeds    uint64
+	parallel int
+	limit    time.Duration
+}
+
+func main() {
+	var a arguments
+	flag.IntVar(&a.n, "n", 0, "try only so many, another choice each day; 0 tries all")
+	flag.StringVar(&a.only, "only", "", "try only these numbers, separated by commas")
+	flag.Uint64Var(&a.seeds, "seeds", 6000, "within how many seeds the simulator must find a mutant")
+	flag.IntVar(&a.parallel, "parallel", runtime.GOMAXPROCS(0), "how many to try at a time")
+	flag.DurationVar(&a.limit, "limit", 20*time.Minute, "how long one mutant may take")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	failed, err := run(ctx, a)
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(2) //nolint:gocritic // nothing is left to clean up
+	case failed:
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, a arguments) (failed bool, err error) {
+	root, err := filepath.Abs(".")
+	if err != nil {
+		return false, fmt.Errorf("finding the repository: %w", err)
+	}
+	all, err := readMutants(filepath.Join(root, "runtime/simulation/mutants"))
+	if err != nil {
+		return false, err
+	}
+	chosen := choose(all, a, time.Now()) //nolint:forbidigo // the day chooses
+	began := time.Now()                  //nolint:forbidigo // for people
+	verdicts := hunt(ctx, root, chosen, a)
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	found, highest := 0, uint64(0)
+	for i, m := range chosen {
+		v := verdicts[i]
+		switch {
+		case v.err != nil:
+			failed = true
+			fmt.Printf("%s  BROKEN    %s: %v\n", m.number, m.title, v.err)
+		case !v.found:
+			failed = true
+			fmt.Printf("%s  SURVIVED  %s: %s\n", m.number, m.title, v.how)
+		default:
+			found++
+			highest = max(highest, v.seed)
+			fmt.Printf("%s  found     %s: %s\n", m.number, m.title, v.how)
+		}
+	}
+	took := time.Since(began).Round(time.Second) //nolint:forbidigo // for people
+	fmt.Printf("found %d of %d planted (%d in all) in %v\n", found, len(chosen), len(all), took)
+	if highest == 0 {
+		return failed, nil
+	}
+	clean, err := baseline(ctx, root, highest)
+	return failed || !clean, err
+}
+
+// baseline runs the machines as they are through the seeds that found mutants.
+func baseline(ctx context.Context, root string, seeds uint64) (clean bool, err error) {
+	dir, err := os.MkdirTemp("", "mutant-none-")
+	if err != nil {
+		return false, fmt.Errorf("making a directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "sim")
+	if err := build(ctx, root, "", binary); err != nil {
+		return false, err
+	}
+	v := simulate(ctx, binary, seeds)
+	if v.found {
+		fmt.Printf("the machines as they are break an invariant: %s\n", v.how)
+		return false, nil
+	}
+	fmt.Printf("without a mutant, seeds 1 to %d find nothing\n", seeds)
+	return true, nil
+}
+
+// choose takes the mutants that are asked for: by number, or n of them evenly from all, from another start each day.
+func choose(all []mutant, a arguments, today time.Time) []mutant {
+	if a.only != "" {
+		numbers := strings.Split(a.only, ",")
+		return slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return !slices.Contains(numbers, m.number) })
+	}
+	if a.n <= 0 || a.n >= len(all) {
+		return all
+	}
+	day := int(today.Unix() / (24 * 60 * 60))
+	var chosen []mutant
+	for i := range a.n {
+		chosen = append(chosen, all[(i*len(all)/a.n+day)%len(all)])
+	}
+	return chosen
+}
+
+func hunt(ctx context.Context, root string, mutants []mutant, a arguments) []verdict {
+	verdicts := make([]verdict, len(mutants))
+	slots := make(chan struct{}, max(1, a.parallel))
+	var group sync.WaitGroup
+	for i, m := range mutants {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(ctx, a.limit)
+			defer cancel()
+			verdicts[i] = m.hunt(ctx, root, a.seeds)
+			fmt.Fprintf(os.Stderr, "%s %s: found %v, %s\n", m.number, m.name, verdicts[i].found, verdicts[i].how)
+		})
+	}
+	group.Wait()
+	return verdicts
+}
