@@ -120,6 +120,8 @@ type RegisterConsumer struct {
 	Incarnation Incarnation
 	// Window is the most unsettled deliveries this worker wants, 1…MaxFlowControlWindow; the flow may cap it.
 	Window int
+	// Claims are the jobs that the worker holds from earlier deliveries, at most MaxClaims, in the order of their starts.
+	Claims []Claim
 }
 
 // RegistrationAck opens or confirms a binding. A BindingID that the worker does not hold yet resets its sub-flow: expect
@@ -134,6 +136,12 @@ type RegistrationAck struct {
 	Window    int
 	Heartbeat time.Duration
 	Deadline  time.Duration
+	// Epoch is the controller's generation of writer, and Queue names the data that it counts for: a worker never goes back to an
+	// older epoch of the same data (B-072). 0 and empty come from a controller that does not tell.
+	Epoch uint64
+	Queue string
+	// Adopted are the claimed jobs that the binding holds, in the order of their worker sequences.
+	Adopted []Adopted
 }
 
 // RegistrationRefused says why there is no binding and when to ask again.
@@ -219,7 +227,9 @@ type Delivery struct {
 	Attempt int
 	// Redelivered is true when the job was dispatched before, counted or not, or may have been before the producer restarted.
 	Redelivered bool
-	Job         Job
+	// Ticket lets the worker claim the job at a later registration.
+	Ticket Ticket
+	Job    Job
 }
 
 // SequencedMessage carries deliveries of one binding in worker-sequence order, several a frame.
@@ -258,7 +268,7 @@ type BindingEnded struct {
 type FromWorker interface{ fromWorker() }
 
 // ToWorker is the closed set of messages that a worker receives: RegistrationAck, RegistrationRefused, SequencedMessage,
-// SettledAck, HandBack, Heartbeat, BindingEnded.
+// SettledAck, HandBack, Heartbeat, BindingEnded, ClaimsEnded.
 type ToWorker interface{ toWorker() }
 
 // FromProducer is the closed set of messages that a producer endpoint sends: Produced, StoredAck.

@@ -81,7 +81,7 @@ func isToken(c byte) bool {
 	return false
 }
 
-// Validate returns an error wrapping ErrInvalid for ids that break the limits or a window outside 1…MaxFlowControlWindow.
+// Validate returns an error wrapping ErrInvalid for ids and claims that break the limits or a window outside 1…MaxFlowControlWindow.
 // The version is no part of it: a stranger's version gets its own refusal (B-095).
 func (m RegisterConsumer) Validate() error {
 	if err := errors.Join(
@@ -94,7 +94,7 @@ func (m RegisterConsumer) Validate() error {
 	if m.Window < 1 || m.Window > MaxFlowControlWindow {
 		return fmt.Errorf("%w: window %d is outside 1…%d", ErrInvalid, m.Window, MaxFlowControlWindow)
 	}
-	return nil
+	return checkClaims(m.Claims)
 }
 
 // CheckRange returns an error wrapping ErrInvalid for a demand that is illegal whatever the binding holds, or that confirms
@@ -161,8 +161,15 @@ func (m RegistrationAck) Validate() error {
 		return fmt.Errorf("%w: window %d is outside 1…%d", ErrInvalid, m.Window, MaxFlowControlWindow)
 	case m.Heartbeat <= 0 || m.Deadline <= m.Heartbeat:
 		return fmt.Errorf("%w: heartbeat %v and deadline %v", ErrInvalid, m.Heartbeat, m.Deadline)
+	case (m.Epoch == 0) != (m.Queue == ""):
+		return fmt.Errorf("%w: epoch %d of queue %q", ErrInvalid, m.Epoch, clip(m.Queue, 64))
 	}
-	return nil
+	if m.Queue != "" {
+		if err := CheckID("queue", m.Queue); err != nil {
+			return err
+		}
+	}
+	return checkAdopted(m.Adopted)
 }
 
 // ClipReason cuts a reason to MaxReasonBytes of valid UTF-8.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,7 @@ func TestMessagesValidate(t *testing.T) {
 	register := RegisterConsumer{Version: 1, Nonce: "n", Incarnation: Incarnation{"p", "b"}, Window: 1}
 	ack := RegistrationAck{Session: "s", Nonce: "n", BindingID: "b", Secret: "x", NextSeq: 1, Window: 1, Heartbeat: time.Second, Deadline: 2 * time.Second}
 	delivery := Delivery{WorkerSeq: 1, StoreSeq: 1, Attempt: 1, Job: Job{MessageID: "m", Payload: []byte("x")}}
+	claim := Claim{StoreSeq: 1, MessageID: "m", Attempt: 1, Ticket: Ticket{1}, State: ClaimConfirmed}
 	settlement := Settlement{WorkerSeq: 1, MessageID: "m", Attempt: 1, Outcome: Confirmed}
 	for _, tc := range []struct {
 		name  string
@@ -121,6 +123,22 @@ func TestMessagesValidate(t *testing.T) {
 		{"window zero", func() { register.Window = 0 }, false},
 		{"B-101 window over the maximum", func() { register.Window = MaxFlowControlWindow + 1 }, false},
 		{"no nonce", func() { register.Nonce = "" }, false},
+		{"a claim", func() { register.Claims = []Claim{claim} }, true},
+		{"a claim without a ticket", func() { claim.Ticket = Ticket{}; register.Claims = []Claim{claim} }, false},
+		{"a claim of sequence 0", func() { claim.StoreSeq = 0; register.Claims = []Claim{claim} }, false},
+		{"a claim of attempt 0", func() { claim.Attempt = 0; register.Claims = []Claim{claim} }, false},
+		{"a claim in no state", func() { claim.State = 0; register.Claims = []Claim{claim} }, false},
+		{"a claim of no job", func() { claim.MessageID = ""; register.Claims = []Claim{claim} }, false},
+		{"a claim with a long reason", func() { claim.Reason = strings.Repeat("r", 129); register.Claims = []Claim{claim} }, false},
+		{"too many claims", func() { register.Claims = slices.Repeat([]Claim{claim}, MaxClaims+1) }, false},
+		{"an epoch of no queue", func() { ack.Epoch = 1 }, false},
+		{"an epoch of a queue", func() { ack.Epoch, ack.Queue = 1, "q" }, true},
+		{"a queue with a control character", func() { ack.Epoch, ack.Queue = 1, "q\n" }, false},
+		{"an adopted job", func() { ack.Adopted = []Adopted{{WorkerSeq: 1, StoreSeq: 1, MessageID: "m", Attempt: 1}} }, true},
+		{"an adopted job twice", func() {
+			ack.Adopted = slices.Repeat([]Adopted{{WorkerSeq: 1, StoreSeq: 1, MessageID: "m", Attempt: 1}}, 2)
+		}, false},
+		{"an adopted job of attempt 0", func() { ack.Adopted = []Adopted{{WorkerSeq: 1, StoreSeq: 1, MessageID: "m"}} }, false},
 		{"no boot nonce", func() { register.Incarnation.BootNonce = "" }, false},
 		{"no secret", func() { ack.Secret = "" }, false},
 		{"next sequence zero", func() { ack.NextSeq = 0 }, false},
@@ -137,13 +155,13 @@ func TestMessagesValidate(t *testing.T) {
 		{"negative wait", func() { settlement.RetryAfter = -1 }, false},
 		{"no message id", func() { settlement.MessageID = "" }, false},
 	} {
-		r, a, d, s := register, ack, delivery, settlement
+		r, a, d, s, c := register, ack, delivery, settlement, claim
 		tc.edit()
 		err := errors.Join(register.Validate(), ack.Validate(), delivery.Validate(), settlement.Validate())
 		if (err == nil) != tc.valid || err != nil && !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
-		register, ack, delivery, settlement = r, a, d, s
+		register, ack, delivery, settlement, claim = r, a, d, s, c
 	}
 }
 

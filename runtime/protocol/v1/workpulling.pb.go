@@ -82,6 +82,58 @@ func (StoreVerdict) EnumDescriptor() ([]byte, []int) {
 	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{0}
 }
 
+type ClaimState int32
+
+const (
+	ClaimState_CLAIM_STATE_UNSPECIFIED ClaimState = 0
+	ClaimState_CLAIM_STATE_RUNNING     ClaimState = 1
+	ClaimState_CLAIM_STATE_CONFIRMED   ClaimState = 2
+	ClaimState_CLAIM_STATE_LOST        ClaimState = 3
+)
+
+// Enum value maps for ClaimState.
+var (
+	ClaimState_name = map[int32]string{
+		0: "CLAIM_STATE_UNSPECIFIED",
+		1: "CLAIM_STATE_RUNNING",
+		2: "CLAIM_STATE_CONFIRMED",
+		3: "CLAIM_STATE_LOST",
+	}
+	ClaimState_value = map[string]int32{
+		"CLAIM_STATE_UNSPECIFIED": 0,
+		"CLAIM_STATE_RUNNING":     1,
+		"CLAIM_STATE_CONFIRMED":   2,
+		"CLAIM_STATE_LOST":        3,
+	}
+)
+
+func (x ClaimState) Enum() *ClaimState {
+	p := new(ClaimState)
+	*p = x
+	return p
+}
+
+func (x ClaimState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ClaimState) Descriptor() protoreflect.EnumDescriptor {
+	return file_protocol_v1_workpulling_proto_enumTypes[1].Descriptor()
+}
+
+func (ClaimState) Type() protoreflect.EnumType {
+	return &file_protocol_v1_workpulling_proto_enumTypes[1]
+}
+
+func (x ClaimState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ClaimState.Descriptor instead.
+func (ClaimState) EnumDescriptor() ([]byte, []int) {
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{1}
+}
+
 type Outcome int32
 
 const (
@@ -127,11 +179,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_protocol_v1_workpulling_proto_enumTypes[1].Descriptor()
+	return file_protocol_v1_workpulling_proto_enumTypes[2].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_protocol_v1_workpulling_proto_enumTypes[1]
+	return &file_protocol_v1_workpulling_proto_enumTypes[2]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -140,7 +192,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{1}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{2}
 }
 
 type WorkerFrame struct {
@@ -284,6 +336,7 @@ type ControllerFrame struct {
 	//	*ControllerFrame_HandBack
 	//	*ControllerFrame_Heartbeat
 	//	*ControllerFrame_Ended
+	//	*ControllerFrame_ClaimsEnded
 	Message       isControllerFrame_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -389,6 +442,15 @@ func (x *ControllerFrame) GetEnded() *BindingEnded {
 	return nil
 }
 
+func (x *ControllerFrame) GetClaimsEnded() *ClaimsEnded {
+	if x != nil {
+		if x, ok := x.Message.(*ControllerFrame_ClaimsEnded); ok {
+			return x.ClaimsEnded
+		}
+	}
+	return nil
+}
+
 type isControllerFrame_Message interface {
 	isControllerFrame_Message()
 }
@@ -421,6 +483,10 @@ type ControllerFrame_Ended struct {
 	Ended *BindingEnded `protobuf:"bytes,7,opt,name=ended,proto3,oneof"`
 }
 
+type ControllerFrame_ClaimsEnded struct {
+	ClaimsEnded *ClaimsEnded `protobuf:"bytes,8,opt,name=claims_ended,json=claimsEnded,proto3,oneof"`
+}
+
 func (*ControllerFrame_RegistrationAck) isControllerFrame_Message() {}
 
 func (*ControllerFrame_RegistrationRefused) isControllerFrame_Message() {}
@@ -434,6 +500,8 @@ func (*ControllerFrame_HandBack) isControllerFrame_Message() {}
 func (*ControllerFrame_Heartbeat) isControllerFrame_Message() {}
 
 func (*ControllerFrame_Ended) isControllerFrame_Message() {}
+
+func (*ControllerFrame_ClaimsEnded) isControllerFrame_Message() {}
 
 type ProducerFrame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1090,6 +1158,7 @@ type RegisterConsumer struct {
 	PodUid        string                 `protobuf:"bytes,3,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
 	BootNonce     string                 `protobuf:"bytes,4,opt,name=boot_nonce,json=bootNonce,proto3" json:"boot_nonce,omitempty"`
 	Window        int32                  `protobuf:"varint,5,opt,name=window,proto3" json:"window,omitempty"`
+	Claims        []*Claim               `protobuf:"bytes,6,rep,name=claims,proto3" json:"claims,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1159,6 +1228,98 @@ func (x *RegisterConsumer) GetWindow() int32 {
 	return 0
 }
 
+func (x *RegisterConsumer) GetClaims() []*Claim {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+type Claim struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	StoreSeq  int64                  `protobuf:"varint,1,opt,name=store_seq,json=storeSeq,proto3" json:"store_seq,omitempty"`
+	MessageId string                 `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	Attempt   int32                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// ticket is that of the delivery: 16 bytes.
+	Ticket        []byte     `protobuf:"bytes,4,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	State         ClaimState `protobuf:"varint,5,opt,name=state,proto3,enum=workpulling.v1.ClaimState" json:"state,omitempty"`
+	Reason        string     `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Claim) Reset() {
+	*x = Claim{}
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Claim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Claim) ProtoMessage() {}
+
+func (x *Claim) ProtoReflect() protoreflect.Message {
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Claim.ProtoReflect.Descriptor instead.
+func (*Claim) Descriptor() ([]byte, []int) {
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Claim) GetStoreSeq() int64 {
+	if x != nil {
+		return x.StoreSeq
+	}
+	return 0
+}
+
+func (x *Claim) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *Claim) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Claim) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
+func (x *Claim) GetState() ClaimState {
+	if x != nil {
+		return x.State
+	}
+	return ClaimState_CLAIM_STATE_UNSPECIFIED
+}
+
+func (x *Claim) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type RegistrationAck struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	Session               string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -1169,13 +1330,16 @@ type RegistrationAck struct {
 	Window                int32                  `protobuf:"varint,6,opt,name=window,proto3" json:"window,omitempty"`
 	HeartbeatMilliseconds int64                  `protobuf:"varint,7,opt,name=heartbeat_milliseconds,json=heartbeatMilliseconds,proto3" json:"heartbeat_milliseconds,omitempty"`
 	DeadlineMilliseconds  int64                  `protobuf:"varint,8,opt,name=deadline_milliseconds,json=deadlineMilliseconds,proto3" json:"deadline_milliseconds,omitempty"`
+	Epoch                 uint64                 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Queue                 string                 `protobuf:"bytes,10,opt,name=queue,proto3" json:"queue,omitempty"`
+	Adopted               []*Adopted             `protobuf:"bytes,11,rep,name=adopted,proto3" json:"adopted,omitempty"`
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
 
 func (x *RegistrationAck) Reset() {
 	*x = RegistrationAck{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[12]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1351,7 @@ func (x *RegistrationAck) String() string {
 func (*RegistrationAck) ProtoMessage() {}
 
 func (x *RegistrationAck) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[12]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1364,7 @@ func (x *RegistrationAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegistrationAck.ProtoReflect.Descriptor instead.
 func (*RegistrationAck) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{12}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RegistrationAck) GetSession() string {
@@ -1259,6 +1423,207 @@ func (x *RegistrationAck) GetDeadlineMilliseconds() int64 {
 	return 0
 }
 
+func (x *RegistrationAck) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *RegistrationAck) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *RegistrationAck) GetAdopted() []*Adopted {
+	if x != nil {
+		return x.Adopted
+	}
+	return nil
+}
+
+type Adopted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerSeq     int64                  `protobuf:"varint,1,opt,name=worker_seq,json=workerSeq,proto3" json:"worker_seq,omitempty"`
+	StoreSeq      int64                  `protobuf:"varint,2,opt,name=store_seq,json=storeSeq,proto3" json:"store_seq,omitempty"`
+	MessageId     string                 `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	Attempt       int32                  `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Ticket        []byte                 `protobuf:"bytes,5,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Adopted) Reset() {
+	*x = Adopted{}
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Adopted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Adopted) ProtoMessage() {}
+
+func (x *Adopted) ProtoReflect() protoreflect.Message {
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Adopted.ProtoReflect.Descriptor instead.
+func (*Adopted) Descriptor() ([]byte, []int) {
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Adopted) GetWorkerSeq() int64 {
+	if x != nil {
+		return x.WorkerSeq
+	}
+	return 0
+}
+
+func (x *Adopted) GetStoreSeq() int64 {
+	if x != nil {
+		return x.StoreSeq
+	}
+	return 0
+}
+
+func (x *Adopted) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *Adopted) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Adopted) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
+type ClaimsEnded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	BindingId     string                 `protobuf:"bytes,1,opt,name=binding_id,json=bindingId,proto3" json:"binding_id,omitempty"`
+	Ended         []*ClaimRef            `protobuf:"bytes,2,rep,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimsEnded) Reset() {
+	*x = ClaimsEnded{}
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimsEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimsEnded) ProtoMessage() {}
+
+func (x *ClaimsEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimsEnded.ProtoReflect.Descriptor instead.
+func (*ClaimsEnded) Descriptor() ([]byte, []int) {
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ClaimsEnded) GetBindingId() string {
+	if x != nil {
+		return x.BindingId
+	}
+	return ""
+}
+
+func (x *ClaimsEnded) GetEnded() []*ClaimRef {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+type ClaimRef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MessageId     string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	StoreSeq      int64                  `protobuf:"varint,2,opt,name=store_seq,json=storeSeq,proto3" json:"store_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimRef) Reset() {
+	*x = ClaimRef{}
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimRef) ProtoMessage() {}
+
+func (x *ClaimRef) ProtoReflect() protoreflect.Message {
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimRef.ProtoReflect.Descriptor instead.
+func (*ClaimRef) Descriptor() ([]byte, []int) {
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ClaimRef) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *ClaimRef) GetStoreSeq() int64 {
+	if x != nil {
+		return x.StoreSeq
+	}
+	return 0
+}
+
 type RegistrationRefused struct {
 	state                  protoimpl.MessageState `protogen:"open.v1"`
 	Nonce                  string                 `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
@@ -1271,7 +1636,7 @@ type RegistrationRefused struct {
 
 func (x *RegistrationRefused) Reset() {
 	*x = RegistrationRefused{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[13]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1648,7 @@ func (x *RegistrationRefused) String() string {
 func (*RegistrationRefused) ProtoMessage() {}
 
 func (x *RegistrationRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[13]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1661,7 @@ func (x *RegistrationRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegistrationRefused.ProtoReflect.Descriptor instead.
 func (*RegistrationRefused) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{13}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RegistrationRefused) GetNonce() string {
@@ -1341,7 +1706,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[14]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1718,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[14]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1731,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{14}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Request) GetBindingId() string {
@@ -1425,7 +1790,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[15]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1802,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[15]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1815,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{15}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Settlement) GetWorkerSeq() int64 {
@@ -1507,7 +1872,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[16]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1884,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[16]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1897,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{16}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Ack) GetBindingId() string {
@@ -1574,7 +1939,7 @@ type SettledAck struct {
 
 func (x *SettledAck) Reset() {
 	*x = SettledAck{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[17]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1951,7 @@ func (x *SettledAck) String() string {
 func (*SettledAck) ProtoMessage() {}
 
 func (x *SettledAck) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[17]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1964,7 @@ func (x *SettledAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettledAck.ProtoReflect.Descriptor instead.
 func (*SettledAck) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{17}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SettledAck) GetBindingId() string {
@@ -1624,19 +1989,21 @@ func (x *SettledAck) GetAbove() []int64 {
 }
 
 type Delivery struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerSeq     int64                  `protobuf:"varint,1,opt,name=worker_seq,json=workerSeq,proto3" json:"worker_seq,omitempty"`
-	StoreSeq      int64                  `protobuf:"varint,2,opt,name=store_seq,json=storeSeq,proto3" json:"store_seq,omitempty"`
-	Attempt       int32                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Redelivered   bool                   `protobuf:"varint,4,opt,name=redelivered,proto3" json:"redelivered,omitempty"`
-	Job           *Job                   `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	WorkerSeq   int64                  `protobuf:"varint,1,opt,name=worker_seq,json=workerSeq,proto3" json:"worker_seq,omitempty"`
+	StoreSeq    int64                  `protobuf:"varint,2,opt,name=store_seq,json=storeSeq,proto3" json:"store_seq,omitempty"`
+	Attempt     int32                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Redelivered bool                   `protobuf:"varint,4,opt,name=redelivered,proto3" json:"redelivered,omitempty"`
+	Job         *Job                   `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
+	// ticket is 16 bytes, or empty if the producer has none.
+	Ticket        []byte `protobuf:"bytes,6,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[18]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +2015,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[18]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +2028,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{18}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Delivery) GetWorkerSeq() int64 {
@@ -1699,6 +2066,13 @@ func (x *Delivery) GetJob() *Job {
 	return nil
 }
 
+func (x *Delivery) GetTicket() []byte {
+	if x != nil {
+		return x.Ticket
+	}
+	return nil
+}
+
 type SequencedMessage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	BindingId     string                 `protobuf:"bytes,1,opt,name=binding_id,json=bindingId,proto3" json:"binding_id,omitempty"`
@@ -1709,7 +2083,7 @@ type SequencedMessage struct {
 
 func (x *SequencedMessage) Reset() {
 	*x = SequencedMessage{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[19]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +2095,7 @@ func (x *SequencedMessage) String() string {
 func (*SequencedMessage) ProtoMessage() {}
 
 func (x *SequencedMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[19]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +2108,7 @@ func (x *SequencedMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequencedMessage.ProtoReflect.Descriptor instead.
 func (*SequencedMessage) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{19}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SequencedMessage) GetBindingId() string {
@@ -1761,7 +2135,7 @@ type HandBack struct {
 
 func (x *HandBack) Reset() {
 	*x = HandBack{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[20]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +2147,7 @@ func (x *HandBack) String() string {
 func (*HandBack) ProtoMessage() {}
 
 func (x *HandBack) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[20]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +2160,7 @@ func (x *HandBack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandBack.ProtoReflect.Descriptor instead.
 func (*HandBack) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{20}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HandBack) GetBindingId() string {
@@ -1813,7 +2187,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[21]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +2199,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[21]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +2212,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{21}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Drain) GetBindingId() string {
@@ -1866,7 +2240,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[22]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2252,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[22]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2265,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{22}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Heartbeat) GetBindingId() string {
@@ -1927,7 +2301,7 @@ type BindingEnded struct {
 
 func (x *BindingEnded) Reset() {
 	*x = BindingEnded{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[23]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2313,7 @@ func (x *BindingEnded) String() string {
 func (*BindingEnded) ProtoMessage() {}
 
 func (x *BindingEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[23]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2326,7 @@ func (x *BindingEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindingEnded.ProtoReflect.Descriptor instead.
 func (*BindingEnded) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{23}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BindingEnded) GetBindingId() string {
@@ -1991,7 +2365,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[24]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2377,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[24]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2390,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{24}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{28}
 }
 
 type CordonIfIdleRequest struct {
@@ -2029,7 +2403,7 @@ type CordonIfIdleRequest struct {
 
 func (x *CordonIfIdleRequest) Reset() {
 	*x = CordonIfIdleRequest{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[25]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2415,7 @@ func (x *CordonIfIdleRequest) String() string {
 func (*CordonIfIdleRequest) ProtoMessage() {}
 
 func (x *CordonIfIdleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[25]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2428,7 @@ func (x *CordonIfIdleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonIfIdleRequest.ProtoReflect.Descriptor instead.
 func (*CordonIfIdleRequest) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{25}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CordonIfIdleRequest) GetExpectedPodUid() string {
@@ -2074,7 +2448,7 @@ type CordonIfIdleReply struct {
 
 func (x *CordonIfIdleReply) Reset() {
 	*x = CordonIfIdleReply{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[26]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2086,7 +2460,7 @@ func (x *CordonIfIdleReply) String() string {
 func (*CordonIfIdleReply) ProtoMessage() {}
 
 func (x *CordonIfIdleReply) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[26]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2099,7 +2473,7 @@ func (x *CordonIfIdleReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonIfIdleReply.ProtoReflect.Descriptor instead.
 func (*CordonIfIdleReply) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{26}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CordonIfIdleReply) GetCordoned() bool {
@@ -2125,7 +2499,7 @@ type StartDrainRequest struct {
 
 func (x *StartDrainRequest) Reset() {
 	*x = StartDrainRequest{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[27]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2511,7 @@ func (x *StartDrainRequest) String() string {
 func (*StartDrainRequest) ProtoMessage() {}
 
 func (x *StartDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[27]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2524,7 @@ func (x *StartDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartDrainRequest.ProtoReflect.Descriptor instead.
 func (*StartDrainRequest) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{27}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StartDrainRequest) GetExpectedPodUid() string {
@@ -2169,7 +2543,7 @@ type UncordonRequest struct {
 
 func (x *UncordonRequest) Reset() {
 	*x = UncordonRequest{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[28]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2555,7 @@ func (x *UncordonRequest) String() string {
 func (*UncordonRequest) ProtoMessage() {}
 
 func (x *UncordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[28]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2568,7 @@ func (x *UncordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonRequest.ProtoReflect.Descriptor instead.
 func (*UncordonRequest) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{28}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UncordonRequest) GetExpectedPodUid() string {
@@ -2227,7 +2601,7 @@ type WorkerStatus struct {
 
 func (x *WorkerStatus) Reset() {
 	*x = WorkerStatus{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[29]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2613,7 @@ func (x *WorkerStatus) String() string {
 func (*WorkerStatus) ProtoMessage() {}
 
 func (x *WorkerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[29]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2626,7 @@ func (x *WorkerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerStatus.ProtoReflect.Descriptor instead.
 func (*WorkerStatus) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{29}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WorkerStatus) GetPodUid() string {
@@ -2376,7 +2750,7 @@ type FlowStats struct {
 
 func (x *FlowStats) Reset() {
 	*x = FlowStats{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[30]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2388,7 +2762,7 @@ func (x *FlowStats) String() string {
 func (*FlowStats) ProtoMessage() {}
 
 func (x *FlowStats) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[30]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +2775,7 @@ func (x *FlowStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStats.ProtoReflect.Descriptor instead.
 func (*FlowStats) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{30}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FlowStats) GetNamespace() string {
@@ -2607,7 +2981,7 @@ type BoundWorker struct {
 
 func (x *BoundWorker) Reset() {
 	*x = BoundWorker{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[31]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2993,7 @@ func (x *BoundWorker) String() string {
 func (*BoundWorker) ProtoMessage() {}
 
 func (x *BoundWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[31]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +3006,7 @@ func (x *BoundWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundWorker.ProtoReflect.Descriptor instead.
 func (*BoundWorker) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{31}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *BoundWorker) GetPodUid() string {
@@ -2685,7 +3059,7 @@ type FlowStatsAck struct {
 
 func (x *FlowStatsAck) Reset() {
 	*x = FlowStatsAck{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[32]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +3071,7 @@ func (x *FlowStatsAck) String() string {
 func (*FlowStatsAck) ProtoMessage() {}
 
 func (x *FlowStatsAck) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[32]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +3084,7 @@ func (x *FlowStatsAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStatsAck.ProtoReflect.Descriptor instead.
 func (*FlowStatsAck) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{32}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{36}
 }
 
 var File_protocol_v1_workpulling_proto protoreflect.FileDescriptor
@@ -2724,7 +3098,7 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\x03ack\x18\x03 \x01(\v2\x13.workpulling.v1.AckH\x00R\x03ack\x12-\n" +
 	"\x05drain\x18\x04 \x01(\v2\x15.workpulling.v1.DrainH\x00R\x05drain\x129\n" +
 	"\theartbeat\x18\x05 \x01(\v2\x19.workpulling.v1.HeartbeatH\x00R\theartbeatB\t\n" +
-	"\amessage\"\xe8\x03\n" +
+	"\amessage\"\xaa\x04\n" +
 	"\x0fControllerFrame\x12L\n" +
 	"\x10registration_ack\x18\x01 \x01(\v2\x1f.workpulling.v1.RegistrationAckH\x00R\x0fregistrationAck\x12X\n" +
 	"\x14registration_refused\x18\x02 \x01(\v2#.workpulling.v1.RegistrationRefusedH\x00R\x13registrationRefused\x12@\n" +
@@ -2732,7 +3106,8 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\asettled\x18\x04 \x01(\v2\x1a.workpulling.v1.SettledAckH\x00R\asettled\x127\n" +
 	"\thand_back\x18\x05 \x01(\v2\x18.workpulling.v1.HandBackH\x00R\bhandBack\x129\n" +
 	"\theartbeat\x18\x06 \x01(\v2\x19.workpulling.v1.HeartbeatH\x00R\theartbeat\x124\n" +
-	"\x05ended\x18\a \x01(\v2\x1c.workpulling.v1.BindingEndedH\x00R\x05endedB\t\n" +
+	"\x05ended\x18\a \x01(\v2\x1c.workpulling.v1.BindingEndedH\x00R\x05ended\x12@\n" +
+	"\fclaims_ended\x18\b \x01(\v2\x1b.workpulling.v1.ClaimsEndedH\x00R\vclaimsEndedB\t\n" +
 	"\amessage\"\x8e\x01\n" +
 	"\rProducerFrame\x126\n" +
 	"\bproduced\x18\x01 \x01(\v2\x18.workpulling.v1.ProducedH\x00R\bproduced\x12:\n" +
@@ -2785,14 +3160,23 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x1b\n" +
-	"\tstore_seq\x18\x03 \x01(\x03R\bstoreSeq\"\x92\x01\n" +
+	"\tstore_seq\x18\x03 \x01(\x03R\bstoreSeq\"\xc1\x01\n" +
 	"\x10RegisterConsumer\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x05R\aversion\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x12\x17\n" +
 	"\apod_uid\x18\x03 \x01(\tR\x06podUid\x12\x1d\n" +
 	"\n" +
 	"boot_nonce\x18\x04 \x01(\tR\tbootNonce\x12\x16\n" +
-	"\x06window\x18\x05 \x01(\x05R\x06window\"\x97\x02\n" +
+	"\x06window\x18\x05 \x01(\x05R\x06window\x12-\n" +
+	"\x06claims\x18\x06 \x03(\v2\x15.workpulling.v1.ClaimR\x06claims\"\xbf\x01\n" +
+	"\x05Claim\x12\x1b\n" +
+	"\tstore_seq\x18\x01 \x01(\x03R\bstoreSeq\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x16\n" +
+	"\x06ticket\x18\x04 \x01(\fR\x06ticket\x120\n" +
+	"\x05state\x18\x05 \x01(\x0e2\x1a.workpulling.v1.ClaimStateR\x05state\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xf6\x02\n" +
 	"\x0fRegistrationAck\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x12\x1d\n" +
@@ -2802,7 +3186,27 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\bnext_seq\x18\x05 \x01(\x03R\anextSeq\x12\x16\n" +
 	"\x06window\x18\x06 \x01(\x05R\x06window\x125\n" +
 	"\x16heartbeat_milliseconds\x18\a \x01(\x03R\x15heartbeatMilliseconds\x123\n" +
-	"\x15deadline_milliseconds\x18\b \x01(\x03R\x14deadlineMilliseconds\"\x91\x01\n" +
+	"\x15deadline_milliseconds\x18\b \x01(\x03R\x14deadlineMilliseconds\x12\x14\n" +
+	"\x05epoch\x18\t \x01(\x04R\x05epoch\x12\x14\n" +
+	"\x05queue\x18\n" +
+	" \x01(\tR\x05queue\x121\n" +
+	"\aadopted\x18\v \x03(\v2\x17.workpulling.v1.AdoptedR\aadopted\"\x96\x01\n" +
+	"\aAdopted\x12\x1d\n" +
+	"\n" +
+	"worker_seq\x18\x01 \x01(\x03R\tworkerSeq\x12\x1b\n" +
+	"\tstore_seq\x18\x02 \x01(\x03R\bstoreSeq\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x16\n" +
+	"\x06ticket\x18\x05 \x01(\fR\x06ticket\"\\\n" +
+	"\vClaimsEnded\x12\x1d\n" +
+	"\n" +
+	"binding_id\x18\x01 \x01(\tR\tbindingId\x12.\n" +
+	"\x05ended\x18\x02 \x03(\v2\x18.workpulling.v1.ClaimRefR\x05ended\"F\n" +
+	"\bClaimRef\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x1b\n" +
+	"\tstore_seq\x18\x02 \x01(\x03R\bstoreSeq\"\x91\x01\n" +
 	"\x13RegistrationRefused\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\tR\x05nonce\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x16\n" +
@@ -2840,14 +3244,15 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\n" +
 	"binding_id\x18\x01 \x01(\tR\tbindingId\x12\x13\n" +
 	"\x05up_to\x18\x02 \x01(\x03R\x04upTo\x12\x14\n" +
-	"\x05above\x18\x03 \x03(\x03R\x05above\"\xa9\x01\n" +
+	"\x05above\x18\x03 \x03(\x03R\x05above\"\xc1\x01\n" +
 	"\bDelivery\x12\x1d\n" +
 	"\n" +
 	"worker_seq\x18\x01 \x01(\x03R\tworkerSeq\x12\x1b\n" +
 	"\tstore_seq\x18\x02 \x01(\x03R\bstoreSeq\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12 \n" +
 	"\vredelivered\x18\x04 \x01(\bR\vredelivered\x12%\n" +
-	"\x03job\x18\x05 \x01(\v2\x13.workpulling.v1.JobR\x03job\"k\n" +
+	"\x03job\x18\x05 \x01(\v2\x13.workpulling.v1.JobR\x03job\x12\x16\n" +
+	"\x06ticket\x18\x06 \x01(\fR\x06ticket\"k\n" +
 	"\x10SequencedMessage\x12\x1d\n" +
 	"\n" +
 	"binding_id\x18\x01 \x01(\tR\tbindingId\x128\n" +
@@ -2947,7 +3352,13 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\x1cSTORE_VERDICT_ALREADY_STORED\x10\x02\x12#\n" +
 	"\x1fSTORE_VERDICT_ALREADY_CONFIRMED\x10\x03\x12'\n" +
 	"#STORE_VERDICT_ALREADY_DEAD_LETTERED\x10\x04\x12\x1f\n" +
-	"\x1bSTORE_VERDICT_BODY_MISMATCH\x10\x05*\xa8\x01\n" +
+	"\x1bSTORE_VERDICT_BODY_MISMATCH\x10\x05*s\n" +
+	"\n" +
+	"ClaimState\x12\x1b\n" +
+	"\x17CLAIM_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13CLAIM_STATE_RUNNING\x10\x01\x12\x19\n" +
+	"\x15CLAIM_STATE_CONFIRMED\x10\x02\x12\x14\n" +
+	"\x10CLAIM_STATE_LOST\x10\x03*\xa8\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11OUTCOME_CONFIRMED\x10\x01\x12\x12\n" +
@@ -2980,93 +3391,103 @@ func file_protocol_v1_workpulling_proto_rawDescGZIP() []byte {
 	return file_protocol_v1_workpulling_proto_rawDescData
 }
 
-var file_protocol_v1_workpulling_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_protocol_v1_workpulling_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_protocol_v1_workpulling_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_protocol_v1_workpulling_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_protocol_v1_workpulling_proto_goTypes = []any{
 	(StoreVerdict)(0),           // 0: workpulling.v1.StoreVerdict
-	(Outcome)(0),                // 1: workpulling.v1.Outcome
-	(*WorkerFrame)(nil),         // 2: workpulling.v1.WorkerFrame
-	(*ControllerFrame)(nil),     // 3: workpulling.v1.ControllerFrame
-	(*ProducerFrame)(nil),       // 4: workpulling.v1.ProducerFrame
-	(*GrantFrame)(nil),          // 5: workpulling.v1.GrantFrame
-	(*Job)(nil),                 // 6: workpulling.v1.Job
-	(*RequestNext)(nil),         // 7: workpulling.v1.RequestNext
-	(*Produced)(nil),            // 8: workpulling.v1.Produced
-	(*Stored)(nil),              // 9: workpulling.v1.Stored
-	(*StoredAck)(nil),           // 10: workpulling.v1.StoredAck
-	(*Refused)(nil),             // 11: workpulling.v1.Refused
-	(*DeliveryConfirmed)(nil),   // 12: workpulling.v1.DeliveryConfirmed
-	(*RegisterConsumer)(nil),    // 13: workpulling.v1.RegisterConsumer
-	(*RegistrationAck)(nil),     // 14: workpulling.v1.RegistrationAck
-	(*RegistrationRefused)(nil), // 15: workpulling.v1.RegistrationRefused
-	(*Request)(nil),             // 16: workpulling.v1.Request
-	(*Settlement)(nil),          // 17: workpulling.v1.Settlement
-	(*Ack)(nil),                 // 18: workpulling.v1.Ack
-	(*SettledAck)(nil),          // 19: workpulling.v1.SettledAck
-	(*Delivery)(nil),            // 20: workpulling.v1.Delivery
-	(*SequencedMessage)(nil),    // 21: workpulling.v1.SequencedMessage
-	(*HandBack)(nil),            // 22: workpulling.v1.HandBack
-	(*Drain)(nil),               // 23: workpulling.v1.Drain
-	(*Heartbeat)(nil),           // 24: workpulling.v1.Heartbeat
-	(*BindingEnded)(nil),        // 25: workpulling.v1.BindingEnded
-	(*GetStatusRequest)(nil),    // 26: workpulling.v1.GetStatusRequest
-	(*CordonIfIdleRequest)(nil), // 27: workpulling.v1.CordonIfIdleRequest
-	(*CordonIfIdleReply)(nil),   // 28: workpulling.v1.CordonIfIdleReply
-	(*StartDrainRequest)(nil),   // 29: workpulling.v1.StartDrainRequest
-	(*UncordonRequest)(nil),     // 30: workpulling.v1.UncordonRequest
-	(*WorkerStatus)(nil),        // 31: workpulling.v1.WorkerStatus
-	(*FlowStats)(nil),           // 32: workpulling.v1.FlowStats
-	(*BoundWorker)(nil),         // 33: workpulling.v1.BoundWorker
-	(*FlowStatsAck)(nil),        // 34: workpulling.v1.FlowStatsAck
-	nil,                         // 35: workpulling.v1.Job.HeadersEntry
+	(ClaimState)(0),             // 1: workpulling.v1.ClaimState
+	(Outcome)(0),                // 2: workpulling.v1.Outcome
+	(*WorkerFrame)(nil),         // 3: workpulling.v1.WorkerFrame
+	(*ControllerFrame)(nil),     // 4: workpulling.v1.ControllerFrame
+	(*ProducerFrame)(nil),       // 5: workpulling.v1.ProducerFrame
+	(*GrantFrame)(nil),          // 6: workpulling.v1.GrantFrame
+	(*Job)(nil),                 // 7: workpulling.v1.Job
+	(*RequestNext)(nil),         // 8: workpulling.v1.RequestNext
+	(*Produced)(nil),            // 9: workpulling.v1.Produced
+	(*Stored)(nil),              // 10: workpulling.v1.Stored
+	(*StoredAck)(nil),           // 11: workpulling.v1.StoredAck
+	(*Refused)(nil),             // 12: workpulling.v1.Refused
+	(*DeliveryConfirmed)(nil),   // 13: workpulling.v1.DeliveryConfirmed
+	(*RegisterConsumer)(nil),    // 14: workpulling.v1.RegisterConsumer
+	(*Claim)(nil),               // 15: workpulling.v1.Claim
+	(*RegistrationAck)(nil),     // 16: workpulling.v1.RegistrationAck
+	(*Adopted)(nil),             // 17: workpulling.v1.Adopted
+	(*ClaimsEnded)(nil),         // 18: workpulling.v1.ClaimsEnded
+	(*ClaimRef)(nil),            // 19: workpulling.v1.ClaimRef
+	(*RegistrationRefused)(nil), // 20: workpulling.v1.RegistrationRefused
+	(*Request)(nil),             // 21: workpulling.v1.Request
+	(*Settlement)(nil),          // 22: workpulling.v1.Settlement
+	(*Ack)(nil),                 // 23: workpulling.v1.Ack
+	(*SettledAck)(nil),          // 24: workpulling.v1.SettledAck
+	(*Delivery)(nil),            // 25: workpulling.v1.Delivery
+	(*SequencedMessage)(nil),    // 26: workpulling.v1.SequencedMessage
+	(*HandBack)(nil),            // 27: workpulling.v1.HandBack
+	(*Drain)(nil),               // 28: workpulling.v1.Drain
+	(*Heartbeat)(nil),           // 29: workpulling.v1.Heartbeat
+	(*BindingEnded)(nil),        // 30: workpulling.v1.BindingEnded
+	(*GetStatusRequest)(nil),    // 31: workpulling.v1.GetStatusRequest
+	(*CordonIfIdleRequest)(nil), // 32: workpulling.v1.CordonIfIdleRequest
+	(*CordonIfIdleReply)(nil),   // 33: workpulling.v1.CordonIfIdleReply
+	(*StartDrainRequest)(nil),   // 34: workpulling.v1.StartDrainRequest
+	(*UncordonRequest)(nil),     // 35: workpulling.v1.UncordonRequest
+	(*WorkerStatus)(nil),        // 36: workpulling.v1.WorkerStatus
+	(*FlowStats)(nil),           // 37: workpulling.v1.FlowStats
+	(*BoundWorker)(nil),         // 38: workpulling.v1.BoundWorker
+	(*FlowStatsAck)(nil),        // 39: workpulling.v1.FlowStatsAck
+	nil,                         // 40: workpulling.v1.Job.HeadersEntry
 }
 var file_protocol_v1_workpulling_proto_depIdxs = []int32{
-	13, // 0: workpulling.v1.WorkerFrame.register:type_name -> workpulling.v1.RegisterConsumer
-	16, // 1: workpulling.v1.WorkerFrame.request:type_name -> workpulling.v1.Request
-	18, // 2: workpulling.v1.WorkerFrame.ack:type_name -> workpulling.v1.Ack
-	23, // 3: workpulling.v1.WorkerFrame.drain:type_name -> workpulling.v1.Drain
-	24, // 4: workpulling.v1.WorkerFrame.heartbeat:type_name -> workpulling.v1.Heartbeat
-	14, // 5: workpulling.v1.ControllerFrame.registration_ack:type_name -> workpulling.v1.RegistrationAck
-	15, // 6: workpulling.v1.ControllerFrame.registration_refused:type_name -> workpulling.v1.RegistrationRefused
-	21, // 7: workpulling.v1.ControllerFrame.sequenced:type_name -> workpulling.v1.SequencedMessage
-	19, // 8: workpulling.v1.ControllerFrame.settled:type_name -> workpulling.v1.SettledAck
-	22, // 9: workpulling.v1.ControllerFrame.hand_back:type_name -> workpulling.v1.HandBack
-	24, // 10: workpulling.v1.ControllerFrame.heartbeat:type_name -> workpulling.v1.Heartbeat
-	25, // 11: workpulling.v1.ControllerFrame.ended:type_name -> workpulling.v1.BindingEnded
-	8,  // 12: workpulling.v1.ProducerFrame.produced:type_name -> workpulling.v1.Produced
-	10, // 13: workpulling.v1.ProducerFrame.stored_ack:type_name -> workpulling.v1.StoredAck
-	7,  // 14: workpulling.v1.GrantFrame.request_next:type_name -> workpulling.v1.RequestNext
-	9,  // 15: workpulling.v1.GrantFrame.stored:type_name -> workpulling.v1.Stored
-	11, // 16: workpulling.v1.GrantFrame.refused:type_name -> workpulling.v1.Refused
-	12, // 17: workpulling.v1.GrantFrame.delivery_confirmed:type_name -> workpulling.v1.DeliveryConfirmed
-	35, // 18: workpulling.v1.Job.headers:type_name -> workpulling.v1.Job.HeadersEntry
-	6,  // 19: workpulling.v1.Produced.job:type_name -> workpulling.v1.Job
-	0,  // 20: workpulling.v1.Stored.verdict:type_name -> workpulling.v1.StoreVerdict
-	1,  // 21: workpulling.v1.Settlement.outcome:type_name -> workpulling.v1.Outcome
-	17, // 22: workpulling.v1.Ack.settlements:type_name -> workpulling.v1.Settlement
-	6,  // 23: workpulling.v1.Delivery.job:type_name -> workpulling.v1.Job
-	20, // 24: workpulling.v1.SequencedMessage.deliveries:type_name -> workpulling.v1.Delivery
-	31, // 25: workpulling.v1.CordonIfIdleReply.status:type_name -> workpulling.v1.WorkerStatus
-	33, // 26: workpulling.v1.FlowStats.workers:type_name -> workpulling.v1.BoundWorker
-	2,  // 27: workpulling.v1.WorkPulling.Pull:input_type -> workpulling.v1.WorkerFrame
-	4,  // 28: workpulling.v1.WorkPulling.Produce:input_type -> workpulling.v1.ProducerFrame
-	26, // 29: workpulling.v1.WorkerControl.GetStatus:input_type -> workpulling.v1.GetStatusRequest
-	27, // 30: workpulling.v1.WorkerControl.CordonIfIdle:input_type -> workpulling.v1.CordonIfIdleRequest
-	29, // 31: workpulling.v1.WorkerControl.StartDrain:input_type -> workpulling.v1.StartDrainRequest
-	30, // 32: workpulling.v1.WorkerControl.Uncordon:input_type -> workpulling.v1.UncordonRequest
-	32, // 33: workpulling.v1.FlowStatsCollector.Report:input_type -> workpulling.v1.FlowStats
-	3,  // 34: workpulling.v1.WorkPulling.Pull:output_type -> workpulling.v1.ControllerFrame
-	5,  // 35: workpulling.v1.WorkPulling.Produce:output_type -> workpulling.v1.GrantFrame
-	31, // 36: workpulling.v1.WorkerControl.GetStatus:output_type -> workpulling.v1.WorkerStatus
-	28, // 37: workpulling.v1.WorkerControl.CordonIfIdle:output_type -> workpulling.v1.CordonIfIdleReply
-	31, // 38: workpulling.v1.WorkerControl.StartDrain:output_type -> workpulling.v1.WorkerStatus
-	31, // 39: workpulling.v1.WorkerControl.Uncordon:output_type -> workpulling.v1.WorkerStatus
-	34, // 40: workpulling.v1.FlowStatsCollector.Report:output_type -> workpulling.v1.FlowStatsAck
-	34, // [34:41] is the sub-list for method output_type
-	27, // [27:34] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	14, // 0: workpulling.v1.WorkerFrame.register:type_name -> workpulling.v1.RegisterConsumer
+	21, // 1: workpulling.v1.WorkerFrame.request:type_name -> workpulling.v1.Request
+	23, // 2: workpulling.v1.WorkerFrame.ack:type_name -> workpulling.v1.Ack
+	28, // 3: workpulling.v1.WorkerFrame.drain:type_name -> workpulling.v1.Drain
+	29, // 4: workpulling.v1.WorkerFrame.heartbeat:type_name -> workpulling.v1.Heartbeat
+	16, // 5: workpulling.v1.ControllerFrame.registration_ack:type_name -> workpulling.v1.RegistrationAck
+	20, // 6: workpulling.v1.ControllerFrame.registration_refused:type_name -> workpulling.v1.RegistrationRefused
+	26, // 7: workpulling.v1.ControllerFrame.sequenced:type_name -> workpulling.v1.SequencedMessage
+	24, // 8: workpulling.v1.ControllerFrame.settled:type_name -> workpulling.v1.SettledAck
+	27, // 9: workpulling.v1.ControllerFrame.hand_back:type_name -> workpulling.v1.HandBack
+	29, // 10: workpulling.v1.ControllerFrame.heartbeat:type_name -> workpulling.v1.Heartbeat
+	30, // 11: workpulling.v1.ControllerFrame.ended:type_name -> workpulling.v1.BindingEnded
+	18, // 12: workpulling.v1.ControllerFrame.claims_ended:type_name -> workpulling.v1.ClaimsEnded
+	9,  // 13: workpulling.v1.ProducerFrame.produced:type_name -> workpulling.v1.Produced
+	11, // 14: workpulling.v1.ProducerFrame.stored_ack:type_name -> workpulling.v1.StoredAck
+	8,  // 15: workpulling.v1.GrantFrame.request_next:type_name -> workpulling.v1.RequestNext
+	10, // 16: workpulling.v1.GrantFrame.stored:type_name -> workpulling.v1.Stored
+	12, // 17: workpulling.v1.GrantFrame.refused:type_name -> workpulling.v1.Refused
+	13, // 18: workpulling.v1.GrantFrame.delivery_confirmed:type_name -> workpulling.v1.DeliveryConfirmed
+	40, // 19: workpulling.v1.Job.headers:type_name -> workpulling.v1.Job.HeadersEntry
+	7,  // 20: workpulling.v1.Produced.job:type_name -> workpulling.v1.Job
+	0,  // 21: workpulling.v1.Stored.verdict:type_name -> workpulling.v1.StoreVerdict
+	15, // 22: workpulling.v1.RegisterConsumer.claims:type_name -> workpulling.v1.Claim
+	1,  // 23: workpulling.v1.Claim.state:type_name -> workpulling.v1.ClaimState
+	17, // 24: workpulling.v1.RegistrationAck.adopted:type_name -> workpulling.v1.Adopted
+	19, // 25: workpulling.v1.ClaimsEnded.ended:type_name -> workpulling.v1.ClaimRef
+	2,  // 26: workpulling.v1.Settlement.outcome:type_name -> workpulling.v1.Outcome
+	22, // 27: workpulling.v1.Ack.settlements:type_name -> workpulling.v1.Settlement
+	7,  // 28: workpulling.v1.Delivery.job:type_name -> workpulling.v1.Job
+	25, // 29: workpulling.v1.SequencedMessage.deliveries:type_name -> workpulling.v1.Delivery
+	36, // 30: workpulling.v1.CordonIfIdleReply.status:type_name -> workpulling.v1.WorkerStatus
+	38, // 31: workpulling.v1.FlowStats.workers:type_name -> workpulling.v1.BoundWorker
+	3,  // 32: workpulling.v1.WorkPulling.Pull:input_type -> workpulling.v1.WorkerFrame
+	5,  // 33: workpulling.v1.WorkPulling.Produce:input_type -> workpulling.v1.ProducerFrame
+	31, // 34: workpulling.v1.WorkerControl.GetStatus:input_type -> workpulling.v1.GetStatusRequest
+	32, // 35: workpulling.v1.WorkerControl.CordonIfIdle:input_type -> workpulling.v1.CordonIfIdleRequest
+	34, // 36: workpulling.v1.WorkerControl.StartDrain:input_type -> workpulling.v1.StartDrainRequest
+	35, // 37: workpulling.v1.WorkerControl.Uncordon:input_type -> workpulling.v1.UncordonRequest
+	37, // 38: workpulling.v1.FlowStatsCollector.Report:input_type -> workpulling.v1.FlowStats
+	4,  // 39: workpulling.v1.WorkPulling.Pull:output_type -> workpulling.v1.ControllerFrame
+	6,  // 40: workpulling.v1.WorkPulling.Produce:output_type -> workpulling.v1.GrantFrame
+	36, // 41: workpulling.v1.WorkerControl.GetStatus:output_type -> workpulling.v1.WorkerStatus
+	33, // 42: workpulling.v1.WorkerControl.CordonIfIdle:output_type -> workpulling.v1.CordonIfIdleReply
+	36, // 43: workpulling.v1.WorkerControl.StartDrain:output_type -> workpulling.v1.WorkerStatus
+	36, // 44: workpulling.v1.WorkerControl.Uncordon:output_type -> workpulling.v1.WorkerStatus
+	39, // 45: workpulling.v1.FlowStatsCollector.Report:output_type -> workpulling.v1.FlowStatsAck
+	39, // [39:46] is the sub-list for method output_type
+	32, // [32:39] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_protocol_v1_workpulling_proto_init() }
@@ -3089,6 +3510,7 @@ func file_protocol_v1_workpulling_proto_init() {
 		(*ControllerFrame_HandBack)(nil),
 		(*ControllerFrame_Heartbeat)(nil),
 		(*ControllerFrame_Ended)(nil),
+		(*ControllerFrame_ClaimsEnded)(nil),
 	}
 	file_protocol_v1_workpulling_proto_msgTypes[2].OneofWrappers = []any{
 		(*ProducerFrame_Produced)(nil),
@@ -3105,8 +3527,8 @@ func file_protocol_v1_workpulling_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_protocol_v1_workpulling_proto_rawDesc), len(file_protocol_v1_workpulling_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   34,
+			NumEnums:      3,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

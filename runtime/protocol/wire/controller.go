@@ -15,6 +15,7 @@ func EncodeToWorker(message protocol.ToWorker) []*pb.ControllerFrame {
 		return []*pb.ControllerFrame{{Message: &pb.ControllerFrame_RegistrationAck{RegistrationAck: &pb.RegistrationAck{
 			Session: m.Session, Nonce: m.Nonce, BindingId: m.BindingID, Secret: m.Secret, NextSeq: m.NextSeq, Window: int32(m.Window),
 			HeartbeatMilliseconds: milliseconds(m.Heartbeat), DeadlineMilliseconds: milliseconds(m.Deadline),
+			Epoch: m.Epoch, Queue: m.Queue, Adopted: encodeAdopted(m.Adopted),
 		}}}}
 	case protocol.RegistrationRefused:
 		return []*pb.ControllerFrame{{Message: &pb.ControllerFrame_RegistrationRefused{RegistrationRefused: &pb.RegistrationRefused{
@@ -34,6 +35,8 @@ func EncodeToWorker(message protocol.ToWorker) []*pb.ControllerFrame {
 		return []*pb.ControllerFrame{{Message: &pb.ControllerFrame_Ended{Ended: &pb.BindingEnded{
 			BindingId: m.BindingID, Code: string(m.Code), Reason: protocol.ClipReason(m.Reason), RetryAfterMilliseconds: milliseconds(m.RetryAfter),
 		}}}}
+	case protocol.ClaimsEnded:
+		return encodeClaimsEnded(m)
 	}
 	return nil
 }
@@ -44,7 +47,7 @@ func encodeSequenced(m protocol.SequencedMessage) []*pb.ControllerFrame {
 	var sequenced *pb.SequencedMessage
 	size := 0
 	for _, d := range m.Deliveries {
-		cost := jobBytes(d.Job) + 40
+		cost := jobBytes(d.Job) + 60
 		if sequenced == nil || size+cost > MaxFrameBytes {
 			sequenced = &pb.SequencedMessage{BindingId: m.BindingID}
 			frames = append(frames, &pb.ControllerFrame{Message: &pb.ControllerFrame_Sequenced{Sequenced: sequenced}})
@@ -53,6 +56,7 @@ func encodeSequenced(m protocol.SequencedMessage) []*pb.ControllerFrame {
 		size += cost
 		sequenced.Deliveries = append(sequenced.Deliveries, &pb.Delivery{
 			WorkerSeq: d.WorkerSeq, StoreSeq: d.StoreSeq, Attempt: int32(d.Attempt), Redelivered: d.Redelivered, Job: encodeJob(d.Job),
+			Ticket: encodeTicket(d.Ticket),
 		})
 	}
 	return frames
@@ -101,6 +105,8 @@ func DecodeToWorker(frame *pb.ControllerFrame) (protocol.ToWorker, error) {
 		return protocol.BindingEnded{
 			BindingID: m.Ended.GetBindingId(), Code: protocol.RefusalCode(protocol.ClipReason(m.Ended.GetCode())), Reason: protocol.ClipReason(m.Ended.GetReason()), RetryAfter: after,
 		}, err
+	case *pb.ControllerFrame_ClaimsEnded:
+		return decodeClaimsEnded(m.ClaimsEnded)
 	default:
 		return nil, invalid("frame holds no known message")
 	}
@@ -109,12 +115,13 @@ func DecodeToWorker(frame *pb.ControllerFrame) (protocol.ToWorker, error) {
 func decodeRegistrationAck(m *pb.RegistrationAck) (protocol.ToWorker, error) {
 	heartbeat, heartbeatErr := duration("heartbeat", m.GetHeartbeatMilliseconds())
 	deadline, deadlineErr := duration("deadline", m.GetDeadlineMilliseconds())
-	if err := errors.Join(heartbeatErr, deadlineErr); err != nil {
+	adopted, adoptedErr := decodeAdopted(m.GetAdopted())
+	if err := errors.Join(heartbeatErr, deadlineErr, adoptedErr); err != nil {
 		return nil, err
 	}
 	out := protocol.RegistrationAck{
 		Session: m.GetSession(), Nonce: m.GetNonce(), BindingID: m.GetBindingId(), Secret: m.GetSecret(), NextSeq: m.GetNextSeq(),
-		Window: int(m.GetWindow()), Heartbeat: heartbeat, Deadline: deadline,
+		Window: int(m.GetWindow()), Heartbeat: heartbeat, Deadline: deadline, Epoch: m.GetEpoch(), Queue: m.GetQueue(), Adopted: adopted,
 	}
 	return out, out.Validate()
 }
@@ -142,8 +149,13 @@ func decodeDelivery(d *pb.Delivery) (protocol.Delivery, error) {
 	if err != nil {
 		return protocol.Delivery{}, err
 	}
+	ticket, err := decodeTicket(d.GetTicket())
+	if err != nil {
+		return protocol.Delivery{}, err
+	}
 	out := protocol.Delivery{
 		WorkerSeq: d.GetWorkerSeq(), StoreSeq: d.GetStoreSeq(), Attempt: int(d.GetAttempt()), Redelivered: d.GetRedelivered(), Job: job,
+		Ticket: ticket,
 	}
 	return out, out.Validate()
 }

@@ -22,6 +22,11 @@ var (
 
 var fromWorker = []protocol.FromWorker{
 	protocol.RegisterConsumer{Version: 1, Nonce: "n", Incarnation: protocol.Incarnation{PodUID: "uid", BootNonce: "boot"}, Window: 50},
+	protocol.RegisterConsumer{Version: 1, Nonce: "n", Incarnation: protocol.Incarnation{PodUID: "uid", BootNonce: "boot"}, Window: 50, Claims: []protocol.Claim{
+		{StoreSeq: 7, MessageID: "job-1", Attempt: 2, Ticket: protocol.Ticket{1, 2, 3}, State: protocol.ClaimRunning},
+		{StoreSeq: 9, MessageID: "job-2", Attempt: 1, Ticket: protocol.Ticket{15: 9}, State: protocol.ClaimConfirmed, Reason: "done"},
+		{StoreSeq: 11, MessageID: "job-3", Attempt: 1, Ticket: protocol.Ticket{4}, State: protocol.ClaimLost},
+	}},
 	protocol.Request{BindingRef: ref, ConfirmedSeq: 3, RequestUpTo: 53, StartedSeq: 4, ViaTimeout: true},
 	protocol.Ack{BindingRef: ref, StartedSeq: 9, Settlements: []protocol.Settlement{
 		{WorkerSeq: 4, MessageID: "job-1", Attempt: 1, Outcome: protocol.Confirmed},
@@ -35,8 +40,16 @@ var toWorker = []protocol.ToWorker{
 	protocol.RegistrationAck{
 		Session: "s", Nonce: "n", BindingID: "b", Secret: "x", NextSeq: 1, Window: 50, Heartbeat: 2 * time.Second, Deadline: 10 * time.Second,
 	},
+	protocol.RegistrationAck{
+		Session: "s", Nonce: "n", BindingID: "b", Secret: "x", NextSeq: 3, Window: 50, Heartbeat: 2 * time.Second, Deadline: 10 * time.Second,
+		Epoch: math.MaxUint64, Queue: "q", Adopted: []protocol.Adopted{
+			{WorkerSeq: 3, StoreSeq: 7, MessageID: "job-1", Attempt: 2, Ticket: protocol.Ticket{1, 2, 3}},
+			{WorkerSeq: 5, StoreSeq: 9, MessageID: "job-2", Attempt: 1},
+		},
+	},
+	protocol.ClaimsEnded{BindingID: "b", Ended: []protocol.ClaimRef{{MessageID: "job-1", StoreSeq: 7}, {MessageID: "job-2", StoreSeq: 9}}},
 	protocol.RegistrationRefused{Nonce: "n", Code: protocol.RefusedIdentity, Reason: "no", RetryAfter: time.Second},
-	protocol.SequencedMessage{BindingID: "b", Deliveries: []protocol.Delivery{{WorkerSeq: 1, StoreSeq: 7, Attempt: 2, Redelivered: true, Job: job}}},
+	protocol.SequencedMessage{BindingID: "b", Deliveries: []protocol.Delivery{{WorkerSeq: 1, StoreSeq: 7, Attempt: 2, Redelivered: true, Ticket: protocol.Ticket{8, 9}, Job: job}}},
 	protocol.SettledAck{BindingID: "b", UpTo: 4, Above: []int64{6, 8}},
 	protocol.HandBack{BindingID: "b", Count: 3},
 	protocol.Heartbeat{BindingRef: protocol.BindingRef{BindingID: "b"}},
@@ -117,36 +130,69 @@ func TestBrokenFramesAreRefused(t *testing.T) {
 		edit(s)
 		return &pb.WorkerFrame{Message: &pb.WorkerFrame_Ack{Ack: &pb.Ack{BindingId: "b", Secret: "s", Settlements: []*pb.Settlement{s}}}}
 	}
+	claim := func(edit func(*pb.Claim)) *pb.WorkerFrame {
+		c := &pb.Claim{StoreSeq: 1, MessageId: "m", Attempt: 1, Ticket: make([]byte, 16), State: pb.ClaimState_CLAIM_STATE_RUNNING}
+		c.Ticket[0] = 1
+		edit(c)
+		return &pb.WorkerFrame{Message: &pb.WorkerFrame_Register{Register: &pb.RegisterConsumer{
+			Version: 1, Nonce: "n", PodUid: "u", BootNonce: "b", Window: 1, Claims: []*pb.Claim{c},
+		}}}
+	}
+	if _, err := wire.DecodeFromWorker(claim(func(*pb.Claim) {})); err != nil {
+		t.Errorf("the claim that the broken ones are made of: %v", err)
+	}
 	for name, frame := range map[string]*pb.WorkerFrame{
-		"nil":                  nil,
-		"empty":                {},
-		"empty member":         {Message: &pb.WorkerFrame_Ack{}},
-		"no nonce":             {Message: &pb.WorkerFrame_Register{Register: &pb.RegisterConsumer{PodUid: "u", BootNonce: "b"}}},
-		"long nonce":           {Message: &pb.WorkerFrame_Register{Register: &pb.RegisterConsumer{Nonce: long, PodUid: "u", BootNonce: "b"}}},
-		"control character":    {Message: &pb.WorkerFrame_Drain{Drain: &pb.Drain{BindingId: "a\x00b", Secret: "s"}}},
-		"no secret":            {Message: &pb.WorkerFrame_Request{Request: &pb.Request{BindingId: "b"}}},
-		"negative started":     {Message: &pb.WorkerFrame_Heartbeat{Heartbeat: &pb.Heartbeat{BindingId: "b", Secret: "s", StartedSeq: -1}}},
-		"sequence 0":           settle(func(s *pb.Settlement) { s.WorkerSeq = 0 }),
-		"sequence -1":          settle(func(s *pb.Settlement) { s.WorkerSeq = -1 }),
-		"sequence MaxInt64":    settle(func(s *pb.Settlement) { s.WorkerSeq = math.MaxInt64 }),
-		"attempt 0":            settle(func(s *pb.Settlement) { s.Attempt = 0 }),
-		"unknown outcome":      settle(func(s *pb.Settlement) { s.Outcome = 99 }),
-		"no outcome":           settle(func(s *pb.Settlement) { s.Outcome = 0 }),
-		"long message id":      settle(func(s *pb.Settlement) { s.MessageId = long }),
-		"negative retry-after": settle(func(s *pb.Settlement) { s.RetryAfterMilliseconds = -1 }),
-		"too many settlements": {Message: &pb.WorkerFrame_Ack{Ack: &pb.Ack{BindingId: "b", Secret: "s", Settlements: make([]*pb.Settlement, 10_001)}}},
+		"claim without ticket":    claim(func(c *pb.Claim) { c.Ticket = nil }),
+		"claim with short ticket": claim(func(c *pb.Claim) { c.Ticket = c.Ticket[:15] }),
+		"claim with long ticket":  claim(func(c *pb.Claim) { c.Ticket = append(c.Ticket, 0) }),
+		"claim with zero ticket":  claim(func(c *pb.Claim) { c.Ticket = make([]byte, 16) }),
+		"claim of sequence 0":     claim(func(c *pb.Claim) { c.StoreSeq = 0 }),
+		"claim of attempt 0":      claim(func(c *pb.Claim) { c.Attempt = 0 }),
+		"claim in no state":       claim(func(c *pb.Claim) { c.State = 0 }),
+		"claim in an odd state":   claim(func(c *pb.Claim) { c.State = 9 }),
+		"claim of a long id":      claim(func(c *pb.Claim) { c.MessageId = long }),
+		"empty claim":             {Message: &pb.WorkerFrame_Register{Register: &pb.RegisterConsumer{Nonce: "n", PodUid: "u", BootNonce: "b", Claims: []*pb.Claim{nil}}}},
+		"too many claims":         {Message: &pb.WorkerFrame_Register{Register: &pb.RegisterConsumer{Nonce: "n", PodUid: "u", BootNonce: "b", Claims: make([]*pb.Claim, protocol.MaxClaims+1)}}},
+		"nil":                     nil,
+		"empty":                   {},
+		"empty member":            {Message: &pb.WorkerFrame_Ack{}},
+		"no nonce":                {Message: &pb.WorkerFrame_Register{Register: &pb.RegisterConsumer{PodUid: "u", BootNonce: "b"}}},
+		"long nonce":              {Message: &pb.WorkerFrame_Register{Register: &pb.RegisterConsumer{Nonce: long, PodUid: "u", BootNonce: "b"}}},
+		"control character":       {Message: &pb.WorkerFrame_Drain{Drain: &pb.Drain{BindingId: "a\x00b", Secret: "s"}}},
+		"no secret":               {Message: &pb.WorkerFrame_Request{Request: &pb.Request{BindingId: "b"}}},
+		"negative started":        {Message: &pb.WorkerFrame_Heartbeat{Heartbeat: &pb.Heartbeat{BindingId: "b", Secret: "s", StartedSeq: -1}}},
+		"sequence 0":              settle(func(s *pb.Settlement) { s.WorkerSeq = 0 }),
+		"sequence -1":             settle(func(s *pb.Settlement) { s.WorkerSeq = -1 }),
+		"sequence MaxInt64":       settle(func(s *pb.Settlement) { s.WorkerSeq = math.MaxInt64 }),
+		"attempt 0":               settle(func(s *pb.Settlement) { s.Attempt = 0 }),
+		"unknown outcome":         settle(func(s *pb.Settlement) { s.Outcome = 99 }),
+		"no outcome":              settle(func(s *pb.Settlement) { s.Outcome = 0 }),
+		"long message id":         settle(func(s *pb.Settlement) { s.MessageId = long }),
+		"negative retry-after":    settle(func(s *pb.Settlement) { s.RetryAfterMilliseconds = -1 }),
+		"too many settlements":    {Message: &pb.WorkerFrame_Ack{Ack: &pb.Ack{BindingId: "b", Secret: "s", Settlements: make([]*pb.Settlement, 10_001)}}},
 	} {
 		if got, err := wire.DecodeFromWorker(frame); !errors.Is(err, protocol.ErrInvalid) {
 			t.Errorf("%s: got %v, %v, want ErrInvalid", name, got, err)
 		}
 	}
 	for name, frame := range map[string]*pb.ControllerFrame{
-		"nil":        nil,
-		"no job":     {Message: &pb.ControllerFrame_Sequenced{Sequenced: &pb.SequencedMessage{BindingId: "b", Deliveries: []*pb.Delivery{{WorkerSeq: 1, StoreSeq: 1, Attempt: 1}}}}},
-		"no payload": {Message: &pb.ControllerFrame_Sequenced{Sequenced: &pb.SequencedMessage{BindingId: "b", Deliveries: []*pb.Delivery{{WorkerSeq: 1, StoreSeq: 1, Attempt: 1, Job: &pb.Job{MessageId: "m"}}}}}},
-		"window 0":   {Message: &pb.ControllerFrame_RegistrationAck{RegistrationAck: &pb.RegistrationAck{Session: "s", Nonce: "n", BindingId: "b", Secret: "x", NextSeq: 1, HeartbeatMilliseconds: 1, DeadlineMilliseconds: 9}}},
-		"count 0":    {Message: &pb.ControllerFrame_HandBack{HandBack: &pb.HandBack{BindingId: "b"}}},
-		"settled -1": {Message: &pb.ControllerFrame_Settled{Settled: &pb.SettledAck{BindingId: "b", UpTo: -1}}},
+		"nil":                nil,
+		"no job":             {Message: &pb.ControllerFrame_Sequenced{Sequenced: &pb.SequencedMessage{BindingId: "b", Deliveries: []*pb.Delivery{{WorkerSeq: 1, StoreSeq: 1, Attempt: 1}}}}},
+		"no payload":         {Message: &pb.ControllerFrame_Sequenced{Sequenced: &pb.SequencedMessage{BindingId: "b", Deliveries: []*pb.Delivery{{WorkerSeq: 1, StoreSeq: 1, Attempt: 1, Job: &pb.Job{MessageId: "m"}}}}}},
+		"window 0":           {Message: &pb.ControllerFrame_RegistrationAck{RegistrationAck: &pb.RegistrationAck{Session: "s", Nonce: "n", BindingId: "b", Secret: "x", NextSeq: 1, HeartbeatMilliseconds: 1, DeadlineMilliseconds: 9}}},
+		"epoch of no queue":  ackWith(&pb.RegistrationAck{Epoch: 1}),
+		"queue of no epoch":  ackWith(&pb.RegistrationAck{Queue: "q"}),
+		"adopted sequence 0": ackWith(&pb.RegistrationAck{Adopted: []*pb.Adopted{{StoreSeq: 1, MessageId: "m", Attempt: 1}}}),
+		"adopted twice": ackWith(&pb.RegistrationAck{Adopted: []*pb.Adopted{
+			{WorkerSeq: 1, StoreSeq: 1, MessageId: "m", Attempt: 1}, {WorkerSeq: 1, StoreSeq: 2, MessageId: "n", Attempt: 1},
+		}}),
+		"adopted too many": ackWith(&pb.RegistrationAck{Adopted: make([]*pb.Adopted, protocol.MaxClaims+1)}),
+		"ended sequence 0": {Message: &pb.ControllerFrame_ClaimsEnded{ClaimsEnded: &pb.ClaimsEnded{BindingId: "b", Ended: []*pb.ClaimRef{{MessageId: "m"}}}}},
+		"ended too many":   {Message: &pb.ControllerFrame_ClaimsEnded{ClaimsEnded: &pb.ClaimsEnded{BindingId: "b", Ended: make([]*pb.ClaimRef, 10_001)}}},
+		"ended nowhere":    {Message: &pb.ControllerFrame_ClaimsEnded{ClaimsEnded: &pb.ClaimsEnded{}}},
+		"odd ticket":       {Message: &pb.ControllerFrame_Sequenced{Sequenced: &pb.SequencedMessage{BindingId: "b", Deliveries: []*pb.Delivery{{WorkerSeq: 1, StoreSeq: 1, Attempt: 1, Ticket: []byte{1}, Job: &pb.Job{MessageId: "m", Payload: []byte("x")}}}}}},
+		"count 0":          {Message: &pb.ControllerFrame_HandBack{HandBack: &pb.HandBack{BindingId: "b"}}},
+		"settled -1":       {Message: &pb.ControllerFrame_Settled{Settled: &pb.SettledAck{BindingId: "b", UpTo: -1}}},
 	} {
 		if got, err := wire.DecodeToWorker(frame); !errors.Is(err, protocol.ErrInvalid) {
 			t.Errorf("%s: got %v, %v, want ErrInvalid", name, got, err)
@@ -162,6 +208,60 @@ func TestBrokenFramesAreRefused(t *testing.T) {
 		if got, err := wire.DecodeFromProducer(frame); !errors.Is(err, protocol.ErrInvalid) {
 			t.Errorf("%s: got %v, %v, want ErrInvalid", name, got, err)
 		}
+	}
+}
+
+// ackWith completes an acknowledgement that is right but for what it came with.
+func ackWith(m *pb.RegistrationAck) *pb.ControllerFrame {
+	m.Session, m.Nonce, m.BindingId, m.Secret, m.NextSeq, m.Window = "s", "n", "b", "x", 1, 1
+	m.HeartbeatMilliseconds, m.DeadlineMilliseconds = 1, 9
+	return &pb.ControllerFrame{Message: &pb.ControllerFrame_RegistrationAck{RegistrationAck: m}}
+}
+
+// A registration with all the claims that may be in it, and its answer, fit into one frame each.
+func TestTheMostClaimsFit(t *testing.T) {
+	id := strings.Repeat("m", protocol.MaxIDBytes)
+	m := protocol.RegisterConsumer{Version: 1, Nonce: id, Incarnation: protocol.Incarnation{PodUID: id, BootNonce: id}, Window: 10_000}
+	answer := protocol.RegistrationAck{
+		Session: id, Nonce: id, BindingID: id, Secret: id, NextSeq: 1, Window: 1, Heartbeat: time.Second, Deadline: time.Minute, Epoch: math.MaxUint64, Queue: id,
+	}
+	ended := protocol.ClaimsEnded{BindingID: "b"}
+	for i := range int64(protocol.MaxClaims) {
+		ticket := protocol.Ticket{15: 1}
+		m.Claims = append(m.Claims, protocol.Claim{
+			StoreSeq: protocol.MaxSequence, MessageID: id, Attempt: math.MaxInt32, Ticket: ticket, State: protocol.ClaimLost,
+			Reason: strings.Repeat("r", protocol.MaxClaimReasonBytes),
+		})
+		answer.Adopted = append(answer.Adopted, protocol.Adopted{
+			WorkerSeq: protocol.MaxSequence - protocol.MaxClaims + i, StoreSeq: protocol.MaxSequence, MessageID: id, Attempt: math.MaxInt32, Ticket: ticket,
+		})
+		ended.Ended = append(ended.Ended, protocol.ClaimRef{MessageID: id, StoreSeq: i + 1})
+	}
+	frames := wire.EncodeFromWorker(m)
+	if size := proto.Size(frames[0]); len(frames) != 1 || size > wire.MaxMessageBytes {
+		t.Errorf("%d frames, the first of %d bytes, the limit is %d", len(frames), size, wire.MaxMessageBytes)
+	}
+	got, err := wire.DecodeFromWorker(frames[0])
+	same(t, m, got, err)
+	answers := wire.EncodeToWorker(answer)
+	if size := proto.Size(answers[0]); len(answers) != 1 || size > wire.MaxMessageBytes {
+		t.Errorf("%d frames, the first of %d bytes, the limit is %d", len(answers), size, wire.MaxMessageBytes)
+	}
+	back, err := wire.DecodeToWorker(answers[0])
+	same(t, answer, back, err)
+	count := 0
+	for _, frame := range wire.EncodeToWorker(ended) {
+		message, err := wire.DecodeToWorker(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count += len(message.(protocol.ClaimsEnded).Ended)
+		if size := proto.Size(frame); size > wire.MaxFrameBytes+1024 {
+			t.Errorf("a frame of %d bytes", size)
+		}
+	}
+	if count != protocol.MaxClaims {
+		t.Errorf("%d ended claims of %d arrived", count, protocol.MaxClaims)
 	}
 }
 

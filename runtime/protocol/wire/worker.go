@@ -13,6 +13,7 @@ func EncodeFromWorker(message protocol.FromWorker) []*pb.WorkerFrame {
 	case protocol.RegisterConsumer:
 		return []*pb.WorkerFrame{{Message: &pb.WorkerFrame_Register{Register: &pb.RegisterConsumer{
 			Version: int32(m.Version), Nonce: m.Nonce, PodUid: m.Incarnation.PodUID, BootNonce: m.Incarnation.BootNonce, Window: int32(m.Window),
+			Claims: encodeClaims(m.Claims),
 		}}}}
 	case protocol.Request:
 		return []*pb.WorkerFrame{{Message: &pb.WorkerFrame_Request{Request: &pb.Request{
@@ -91,9 +92,13 @@ func decodeBinding(id, secret string) (protocol.BindingRef, error) {
 }
 
 func decodeRegister(m *pb.RegisterConsumer) (protocol.FromWorker, error) {
+	claims, err := decodeClaims(m.GetClaims())
+	if err != nil {
+		return nil, err
+	}
 	return protocol.RegisterConsumer{
 		Version: int(m.GetVersion()), Nonce: m.GetNonce(), Window: int(m.GetWindow()),
-		Incarnation: protocol.Incarnation{PodUID: m.GetPodUid(), BootNonce: m.GetBootNonce()},
+		Incarnation: protocol.Incarnation{PodUID: m.GetPodUid(), BootNonce: m.GetBootNonce()}, Claims: claims,
 	}, checkIDs("nonce", m.GetNonce(), "pod uid", m.GetPodUid(), "boot nonce", m.GetBootNonce())
 }
 
