@@ -28,6 +28,7 @@ type Consumer struct {
 	runs         int      // of them, those of this flow
 	detached     int      // of those, the ones that no delivery of the binding waits for
 	outbox       outbox
+	lost         []protocol.Claim // of an earlier process of this pod
 
 	resendTimer  *timer
 	resendPause  time.Duration
@@ -92,6 +93,8 @@ func (c *Consumer) status(now Now) ConsumerStatus {
 		HandedBack:     c.counts.handedBack,
 		Abandoned:      c.counts.abandoned,
 		Duplicates:     c.counts.duplicates,
+		OlderEpochs:    c.registration.lineage.older,
+		Rivals:         c.registration.lineage.rivals,
 		Dropped:        maps.Clone(c.drops),
 	}
 }
@@ -119,7 +122,7 @@ func (c *Consumer) drop(reason string) { c.drops[reason]++ }
 func (c *Consumer) connect(now Now, conn ConnID) {
 	c.conn, c.connected, c.heard = conn, true, now
 	c.armSilence(now)
-	c.registration.pause = c.cfg.ResendInterval
+	c.registration.pause, c.registration.unanswered = c.cfg.ResendInterval, true
 	c.register(now)
 }
 
@@ -144,6 +147,10 @@ func (c *Consumer) fromController(now Now, message protocol.ToWorker) {
 	case protocol.SettledAck:
 		if c.ours(now, m.BindingID) {
 			c.takenOver(now, m)
+		}
+	case protocol.ClaimsEnded:
+		if c.ours(now, m.BindingID) {
+			c.claimsEnded(m)
 		}
 	case protocol.HandBack:
 		if c.ours(now, m.BindingID) {

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -18,13 +19,18 @@ type registration struct {
 	heartbeat time.Duration
 	deadline  time.Duration
 
-	ever      bool
-	refusal   string
-	notBefore Now // a refusal asked to wait until then
+	lineage    lineage
+	unanswered bool // the word about the binding on this stream is not in yet
+	ever       bool
+	refusal    string
+	notBefore  Now // a refusal asked to wait until then
 }
 
 // patientDeadline is the silence after which an unregistered worker dials again.
 const patientDeadline = 30 * time.Second
+
+// olderEpochPause is how long a worker waits before it registers again after it met a controller that was replaced.
+const olderEpochPause = 500 * time.Millisecond
 
 // maxRefusalWait bounds what a refusal can make a worker wait.
 const maxRefusalWait = 5 * time.Minute
@@ -46,7 +52,9 @@ func (c *Consumer) register(now Now) {
 		return
 	}
 	r.nonce = c.random.ID()
-	c.send(protocol.RegisterConsumer{Version: protocol.Version, Nonce: r.nonce, Incarnation: c.inc, Window: c.cfg.Window})
+	c.send(protocol.RegisterConsumer{
+		Version: protocol.Version, Nonce: r.nonce, Incarnation: c.inc, Window: c.cfg.Window, Claims: c.claims(),
+	})
 	c.timers.set(r.timer, now+c.jitter(r.pause))
 	r.pause = slower(r.pause)
 }
@@ -68,7 +76,11 @@ func (c *Consumer) registered(now Now, m protocol.RegistrationAck) {
 		c.drop("malformed")
 		return
 	}
-	r.nonce, r.notBefore = "", 0
+	if !r.lineage.accept(m) {
+		c.turnAway(now, m)
+		return
+	}
+	r.nonce, r.notBefore, r.unanswered = "", 0, false
 	c.timers.stop(r.timer)
 	if m.BindingID != r.ref.BindingID {
 		c.loseBinding()
@@ -78,6 +90,7 @@ func (c *Consumer) registered(now Now, m protocol.RegistrationAck) {
 	r.ref = protocol.BindingRef{BindingID: m.BindingID, Secret: m.Secret}
 	r.session, r.window, r.heartbeat, r.deadline = m.Session, m.Window, m.Heartbeat, m.Deadline
 	r.refusal, r.pause = "", c.cfg.ResendInterval
+	c.adopt(now, m.Adopted)
 	if !r.ever {
 		c.group.firstRegistration(now)
 		r.ever = true
@@ -90,6 +103,16 @@ func (c *Consumer) registered(now Now, m protocol.RegistrationAck) {
 	}
 	c.repeatSettlements(now, 0)
 	c.ask(now, true)
+}
+
+// turnAway leaves a controller that was replaced and does not know it, and dials again a little later.
+func (c *Consumer) turnAway(now Now, m protocol.RegistrationAck) {
+	r := &c.registration
+	c.drop("older-epoch")
+	r.refusal = fmt.Sprintf("the producer holds epoch %d of its queue, which is not the newest", m.Epoch)
+	r.notBefore = now + c.jitter(olderEpochPause)
+	c.emit(Reconnect{c.conn})
+	c.hangUp()
 }
 
 func (c *Consumer) refused(now Now, m protocol.RegistrationRefused) {
@@ -135,7 +158,7 @@ func (c *Consumer) loseBinding() {
 			e.run.entry = nil
 			c.detached++
 		case e.state == settledEntry && e.settlement.Outcome == protocol.Confirmed:
-			c.outbox.remember(e.settlement.MessageID, e.identity, e.settlement.Reason)
+			c.outbox.remember(e.settlement.MessageID, rememberedJob{e.identity, e.held, e.settlement.Reason})
 		}
 	}
 	c.outbox.forget(c)

@@ -236,6 +236,12 @@ type (
 	ConsumerPaused struct{ For time.Duration }
 	// ReconfigureConsumer replaces the tunables.
 	ReconfigureConsumer struct{ Config ConsumerConfig }
+	// HoldClaims hands over what an earlier process of this pod ran of a flow when it died, as ClaimLost. It is claimed at every registration
+	// until a controller has ended it; before the first Connected it is part of the first one.
+	HoldClaims struct {
+		Flow   string
+		Claims []protocol.Claim
+	}
 )
 
 func (ConsumerTick) consumerEvent()        {}
@@ -249,6 +255,7 @@ func (Cordon) consumerEvent()              {}
 func (Uncordon) consumerEvent()            {}
 func (ConsumerPaused) consumerEvent()      {}
 func (ReconfigureConsumer) consumerEvent() {}
+func (HoldClaims) consumerEvent()          {}
 
 // RunID names one invocation of the handler, unique within the process.
 type RunID uint64

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -94,6 +93,12 @@ func (g *ConsumerGroup) handle(now Now, ev ConsumerEvent) {
 		}
 	case ReconfigureConsumer:
 		g.reconfigure(now, ev.Config)
+	case HoldClaims:
+		if i := slices.IndexFunc(g.flows, func(c *Consumer) bool { return c.flow == ev.Flow }); i >= 0 {
+			g.flows[i].hold(now, ev.Claims)
+		} else {
+			g.drops["unknown-flow"]++
+		}
 	}
 }
 
@@ -131,12 +136,7 @@ func (g *ConsumerGroup) startNext(now Now) {
 
 // appRestarted ends every running handler in failure: the app that ran them is gone (B-088).
 func (g *ConsumerGroup) appRestarted(now Now) {
-	runs := make([]*run, 0, g.running.len())
-	for _, r := range g.running.byRun {
-		runs = append(runs, r)
-	}
-	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.id, b.id) })
-	for _, r := range runs {
+	for _, r := range g.running.ordered() {
 		r.consumer.handlerDone(now, r, HandlerDone{
 			Run: r.id, Outcome: protocol.Nacked, Reason: "the app restarted while it ran the job",
 		})
@@ -204,6 +204,8 @@ func (s *ConsumerStatus) add(part ConsumerStatus) {
 	s.HandedBack += part.HandedBack
 	s.Abandoned += part.Abandoned
 	s.Duplicates += part.Duplicates
+	s.OlderEpochs += part.OlderEpochs
+	s.Rivals += part.Rivals
 	for reason, n := range part.Dropped {
 		s.Dropped[reason] += n
 	}

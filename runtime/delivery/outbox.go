@@ -18,6 +18,7 @@ type outbox struct {
 
 type rememberedJob struct {
 	identity identity
+	held     held
 	reason   string
 }
 
@@ -102,11 +103,11 @@ func (o *outbox) forget(c *Consumer) {
 	c.timers.stop(o.timer)
 }
 
-func (o *outbox) remember(id string, which identity, reason string) {
+func (o *outbox) remember(id string, j rememberedJob) {
 	if _, ok := o.confirmed[id]; !ok {
 		o.order.push(id)
 	}
-	o.confirmed[id] = rememberedJob{which, reason}
+	o.confirmed[id] = j
 	for o.order.len() > o.limit {
 		delete(o.confirmed, o.order.pop())
 	}

@@ -22,6 +22,7 @@ type run struct {
 	consumer  *Consumer
 	messageID string
 	identity  identity
+	held      held   // of the latest delivery of the job
 	entry     *entry // the delivery that its outcome settles; nil when that is gone
 	abandoned bool
 	timeout   *timer
@@ -52,7 +53,8 @@ func (r *running) len() int { return len(r.byRun) }
 const startReport = 50 * time.Millisecond
 
 // startNext starts the handler of the next delivery in worker-sequence order, if there is one and a slot for it. An abandoned
-// handler keeps its slot.
+// handler keeps its slot. Between a registration and its answer nothing starts: the controller takes what was not claimed
+// there for not started.
 func (c *Consumer) startNext(now Now) bool {
 	s := &c.sub
 	for {
@@ -62,7 +64,7 @@ func (c *Consumer) startNext(now Now) bool {
 		}
 		started := false
 		if e.state == bufferedEntry {
-			if c.running.len() >= c.cfg.Concurrency || !c.accepting() || c.inDoubt(now) {
+			if c.running.len() >= c.cfg.Concurrency || !c.accepting() || c.inDoubt(now) || c.registration.unanswered {
 				return false
 			}
 			if started = !c.answerKnown(now, e); started {
@@ -102,6 +104,7 @@ func (c *Consumer) attach(e *entry, r *run) {
 		c.sub.buffered--
 	}
 	e.state, e.run, e.identity, r.entry = runningEntry, r, r.identity, e
+	r.held = heldOf(&e.delivery)
 	// The handler has the payload; the entry needs only what names it.
 	e.delivery.Job.Headers, e.delivery.Job.Payload = nil, nil
 }
@@ -136,7 +139,7 @@ func (c *Consumer) handlerDone(now Now, r *run, ev HandlerDone) {
 	}
 	c.detached--
 	if outcome == protocol.Confirmed {
-		c.outbox.remember(r.messageID, r.identity, ev.Reason)
+		c.outbox.remember(r.messageID, rememberedJob{r.identity, r.held, ev.Reason})
 	}
 }
 

@@ -81,6 +81,9 @@ type ConsumerStatus struct {
 	LastRefusal                                                   string
 	Started, Confirmed, Nacked, HandedBack, Abandoned, Duplicates uint64
 	Dropped                                                       map[string]uint64
+	// OlderEpochs counts bindings that were turned away because a newer writer of the same queue is known (B-072); Rivals counts
+	// those that show two producers under one name that do not know of each other (B-217).
+	OlderEpochs, Rivals uint64
 
 	// What follows is of the whole worker.
 	Cordoned bool

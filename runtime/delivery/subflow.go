@@ -31,6 +31,7 @@ type entry struct {
 	state      entryState
 	delivery   protocol.Delivery // until it is settled
 	identity   identity          // while running and once confirmed
+	held       held              // once settled
 	run        *run              // while running
 	settlement protocol.Settlement
 	sentAt     Now
@@ -205,6 +206,7 @@ func (c *Consumer) settle(now Now, e *entry, outcome protocol.Outcome, reason st
 		WorkerSeq: d.WorkerSeq, MessageID: d.Job.MessageID, Attempt: d.Attempt, Outcome: outcome,
 		Reason: protocol.ClipReason(reason), RetryAfter: retryAfter,
 	}
+	e.held = heldOf(d)
 	e.state, e.run, e.delivery = settledEntry, nil, protocol.Delivery{}
 	switch outcome {
 	case protocol.Confirmed:
