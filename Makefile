@@ -96,6 +96,10 @@ test-e2e: cluster-bin $(HELM) ## Run the end-to-end tests on a real local Kubern
 sim: ## Run the simulator (SEEDS=n, or SEED=k to replay one)
 	@go run ./runtime/simulation/cmd/sim -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
 
+.PHONY: contract
+contract: ## Check docs/contract.md: every id is there, every test that is named exists, runs and passes
+	@$(PROGRESS) "the contract's tests" go run ./hack/contract
+
 .PHONY: bench
 bench: ## Run the benchmarks
 	@go test -run '^$$' -bench . -benchmem ./runtime/... ./sidecar/...
