@@ -2,7 +2,8 @@ package v1alpha1
 
 // Labels of the objects that the operator makes.
 const (
-	// LabelFlow is the name of the flow an object belongs to.
+	// LabelFlow is the name of the flow an object belongs to. A worker that pulls
+	// from several flows has AnnotationFlows alone.
 	LabelFlow = "workpulling.dev/flow"
 	// LabelPool is the name of the pool a worker pod belongs to. It stays on the
 	// pod for its whole life, so that logs and owners can always be found by it.
@@ -39,6 +40,9 @@ const (
 	// AnnotationDraining marks a worker that the operator drains. Its value is the
 	// reason, for the reader.
 	AnnotationDraining = "workpulling.dev/draining"
+	// AnnotationFlows are the names of the flows that a worker pulls from, sorted
+	// and separated by commas.
+	AnnotationFlows = "workpulling.dev/flows"
 	// AnnotationRuntimeRevision is the hash of the sidecar's image and
 	// configuration. It is apart from LabelRevision, because a new sidecar is no
 	// change of the template (runtime.updatePolicy decides).
@@ -60,6 +64,12 @@ const (
 	// DefaultVolumeSize is the size of the volume of a Local queue where the flow
 	// has no queue.local.
 	DefaultVolumeSize = "10Gi"
+	// DefaultMaxProducers is how many producers a worker remembers where the pool
+	// says nothing.
+	DefaultMaxProducers = 1024
+	// DefaultProducerIdleSeconds is how long a silent producer is remembered where
+	// the pool says nothing.
+	DefaultProducerIdleSeconds = 300
 	// DrainGraceMarginSeconds is what the pod's grace period has beyond the drain
 	// timeout: the time of the app to stop after its last job.
 	DrainGraceMarginSeconds = 30

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// WorkerPool is an elastic set of uniform workers that pull jobs from a flow.
+// WorkerPool is an elastic set of uniform workers that pull jobs from flows.
 // Scaling down picks the least busy workers and lets each finish what it runs.
 //
 // +kubebuilder:object:root=true
@@ -19,7 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.replicas`
 // +kubebuilder:printcolumn:name="Busy",type=integer,JSONPath=`.status.busy`
 // +kubebuilder:printcolumn:name="Draining",type=integer,JSONPath=`.status.draining`
-// +kubebuilder:printcolumn:name="Flow",type=string,priority=1,JSONPath=`.spec.flows[0]`
+// +kubebuilder:printcolumn:name="Flows",type=string,priority=1,JSONPath=`.spec.flows`
 // +kubebuilder:printcolumn:name="Updated",type=integer,priority=1,JSONPath=`.status.updated`
 // +kubebuilder:printcolumn:name="Revision",type=string,priority=1,JSONPath=`.status.updateRevision`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -62,16 +62,19 @@ type WorkerPoolList struct {
 // WorkerPoolSpec is the desired behaviour of a pool.
 //
 // +kubebuilder:validation:XValidation:rule="self.concurrency <= self.flowControlWindow",message="concurrency must not be greater than flowControlWindow: a worker cannot run more jobs than it may hold"
+// +kubebuilder:validation:XValidation:rule="self.dedup.maxProducers == 0 || self.dedup.maxProducers >= size(self.flows)",message="dedup.maxProducers must be 0 or at least the number of flows: a worker talks to a producer of each"
+// +kubebuilder:validation:XValidation:rule="self.dedup.producerIdleSeconds == 0 || self.dedup.producerIdleSeconds * 100 >= self.resendIntervalMilliseconds",message="dedup.producerIdleSeconds must be 0 or at least 10 times resendIntervalMilliseconds: a producer that still resends must not be forgotten"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.terminationGracePeriodSeconds) || self.template.spec.terminationGracePeriodSeconds >= self.drain.timeoutSeconds + 30",message="template.spec.terminationGracePeriodSeconds must be at least drain.timeoutSeconds + 30, or left out: the pool then sets it"
 type WorkerPoolSpec struct {
 	// flows are the names of the flows, in the namespace of the pool, that its
-	// workers pull from. Changing it replaces the workers by a rollout. This
-	// version takes exactly one name.
+	// workers pull from. Jobs of all flows share the concurrency of a worker in
+	// turn. A flow that is missing or suspended does not stop the others. Changing
+	// the set replaces the workers by a rollout.
 	//
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=1
+	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=40
 	// +kubebuilder:validation:items:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
@@ -101,8 +104,8 @@ type WorkerPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.metadata) || ((!has(self.metadata.labels) || self.metadata.labels.all(k, !k.startsWith('workpulling.dev/'))) && (!has(self.metadata.annotations) || self.metadata.annotations.all(k, !k.startsWith('workpulling.dev/'))))",message="labels and annotations that start with workpulling.dev/ are reserved"
 	Template corev1.PodTemplateSpec `json:"template,omitzero"`
 
-	// flowControlWindow is how many unsettled jobs a worker may hold. The flow may
-	// cap it.
+	// flowControlWindow is how many unsettled jobs a worker may hold of each flow.
+	// The flow may cap it.
 	//
 	// +optional
 	// +kubebuilder:default=50
@@ -119,13 +122,20 @@ type WorkerPoolSpec struct {
 	// +kubebuilder:validation:Maximum=60000
 	ResendIntervalMilliseconds int32 `json:"resendIntervalMilliseconds,omitempty"`
 
-	// concurrency is how many jobs a worker runs at once. 1 runs them in order.
+	// concurrency is how many jobs a worker runs at once, of all flows together.
+	// 1 runs the jobs of a flow in order.
 	//
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Concurrency int32 `json:"concurrency,omitempty"`
+
+	// dedup bounds what a worker remembers about the producers of its flows.
+	//
+	// +optional
+	// +kubebuilder:default={maxProducers: 1024, producerIdleSeconds: 300}
+	Dedup DedupSpec `json:"dedup,omitzero"`
 
 	// handler is how the sidecar hands a job to the app.
 	//
@@ -157,6 +167,32 @@ type WorkerPoolSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Runtime WorkerRuntimeSpec `json:"runtime,omitzero"`
+}
+
+// DedupSpec bounds what a worker remembers about producers: which of their jobs
+// it has settled, and outcomes they have not taken over. Each queue that ever
+// delivered to the worker is one producer. Forgetting one loses no job; at worst
+// a job that had finished runs once more.
+type DedupSpec struct {
+	// maxProducers is how many producers a worker remembers. Past it, the one not
+	// heard of for longest is forgotten. 0 means no limit.
+	//
+	// +optional
+	// +kubebuilder:default=1024
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	MaxProducers *int32 `json:"maxProducers,omitempty"`
+
+	// producerIdleSeconds is how long a producer is remembered that says nothing.
+	// It is forgotten between one and two times later. Set it above the longest
+	// outage of a producer whose finished jobs should not run again. 0 means for
+	// ever.
+	//
+	// +optional
+	// +kubebuilder:default=300
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	ProducerIdleSeconds *int32 `json:"producerIdleSeconds,omitempty"`
 }
 
 // WorkerRuntimeSpec configures the sidecar of the workers.
@@ -302,8 +338,8 @@ type WorkerPoolStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Updated *int32 `json:"updated,omitempty"`
 
-	// registered is the number of workers that are bound to the flow. Absent means
-	// not reported.
+	// registered is the number of workers that are bound to any of the flows.
+	// Absent means not reported.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

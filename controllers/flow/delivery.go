@@ -2,8 +2,10 @@ package flow
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/controllers/pool"
 	"github.com/workpulling/workpulling/internal/conditions"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
@@ -16,10 +18,8 @@ func (o *observation) workersBound() conditions.Condition {
 			atZero++
 			continue
 		}
-		for _, c := range o.pools[i].Status.Conditions {
-			if c.Type == v1alpha1.ConditionFlowAccepted && c.Reason == v1alpha1.ReasonServiceAccountNotAllowed {
-				refused++
-			}
+		if allowed := o.flow.Spec.AllowedServiceAccounts; len(allowed) > 0 && !slices.Contains(allowed, pool.AccountOf(&o.pools[i])) {
+			refused++
 		}
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -16,7 +17,7 @@ func WorkerRevision(pool *v1alpha1.WorkerPool) (string, error) {
 	return revision(struct {
 		Template corev1.PodTemplateSpec `json:"template"`
 		Flows    []string               `json:"flows"`
-	}{pool.Spec.Template, pool.Spec.Flows})
+	}{pool.Spec.Template, slices.Sorted(slices.Values(pool.Spec.Flows))})
 }
 
 // ProducerRevision identifies what the user asks a producer to be: its template, or the absence of one.

@@ -35,9 +35,11 @@ func TestRevision(t *testing.T) {
 		"no resources": {edit: func(p *v1alpha1.WorkerPool) {
 			p.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 		}},
-		"image": {edit: func(p *v1alpha1.WorkerPool) { p.Spec.Template.Spec.Containers[0].Image = "x" }, wantChanged: true},
-		"label": {edit: func(p *v1alpha1.WorkerPool) { p.Spec.Template.Labels["team"] = "x" }, wantChanged: true},
-		"flow":  {edit: func(p *v1alpha1.WorkerPool) { p.Spec.Flows = []string{"other"} }, wantChanged: true},
+		"image":       {edit: func(p *v1alpha1.WorkerPool) { p.Spec.Template.Spec.Containers[0].Image = "x" }, wantChanged: true},
+		"label":       {edit: func(p *v1alpha1.WorkerPool) { p.Spec.Template.Labels["team"] = "x" }, wantChanged: true},
+		"flow":        {edit: func(p *v1alpha1.WorkerPool) { p.Spec.Flows = []string{"other"} }, wantChanged: true},
+		"second flow": {edit: func(p *v1alpha1.WorkerPool) { p.Spec.Flows = append(p.Spec.Flows, "other") }, wantChanged: true},
+		"dedup":       {edit: func(p *v1alpha1.WorkerPool) { p.Spec.Dedup.MaxProducers = ptr.To[int32](7) }},
 		"request": {edit: func(p *v1alpha1.WorkerPool) {
 			p.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("1")}
 		}, wantChanged: true},
@@ -54,6 +56,19 @@ func TestRevision(t *testing.T) {
 				t.Errorf("revision changed: %v, want %v", changed, tc.wantChanged)
 			}
 		})
+	}
+}
+
+// flows is a set: writing it in another order replaces no worker.
+func TestTheOrderOfFlowsIsNoRevision(t *testing.T) {
+	pool, other := makePool(), makePool()
+	pool.Spec.Flows, other.Spec.Flows = []string{"orders", "returns"}, []string{"returns", "orders"}
+	one, err := WorkerRevision(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if two, err := WorkerRevision(other); err != nil || one != two {
+		t.Errorf("revisions %s and %s, %v", one, two, err)
 	}
 }
 

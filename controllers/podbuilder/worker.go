@@ -2,6 +2,8 @@ package podbuilder
 
 import (
 	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +42,7 @@ func WorkerPod(pool *v1alpha1.WorkerPool, image, name string) (*corev1.Pod, erro
 	pod.Labels[v1alpha1.LabelRevision] = revision
 	maps.Copy(pod.Annotations, template.Annotations)
 	pod.Annotations[v1alpha1.AnnotationRuntimeRevision] = runtimeRevision
+	pod.Annotations[v1alpha1.AnnotationFlows] = strings.Join(slices.Sorted(slices.Values(pool.Spec.Flows)), ",")
 
 	if err := addWorkerRuntime(&pod.Spec, rt, pool); err != nil {
 		return nil, err
@@ -47,13 +50,24 @@ func WorkerPod(pool *v1alpha1.WorkerPool, image, name string) (*corev1.Pod, erro
 	return pod, nil
 }
 
-// WorkerLabels are the labels that a worker has for its whole life. LabelPoolUID, which a draining worker loses, is not among them.
+// WorkerLabels are the labels that a worker has for its whole life. LabelPoolUID, which a draining worker loses, is not among them. A
+// label holds one name, so a worker of several flows has none of the flow.
 func WorkerLabels(pool *v1alpha1.WorkerPool) map[string]string {
-	return map[string]string{
-		v1alpha1.LabelRole: v1alpha1.RoleWorker,
-		v1alpha1.LabelPool: pool.Name,
-		v1alpha1.LabelFlow: pool.Spec.Flows[0],
+	labels := map[string]string{v1alpha1.LabelRole: v1alpha1.RoleWorker, v1alpha1.LabelPool: pool.Name}
+	if len(pool.Spec.Flows) == 1 {
+		labels[v1alpha1.LabelFlow] = pool.Spec.Flows[0]
 	}
+	return labels
+}
+
+// ConfigOf is the name of the ConfigMap that a pod of the runtime reads.
+func ConfigOf(pod *corev1.Pod) string {
+	for _, v := range pod.Spec.Volumes {
+		if v.Name == volumeConfig && v.ConfigMap != nil {
+			return v.ConfigMap.Name
+		}
+	}
+	return ""
 }
 
 func addWorkerRuntime(spec *corev1.PodSpec, rt Runtime, pool *v1alpha1.WorkerPool) error {
@@ -63,7 +77,7 @@ func addWorkerRuntime(spec *corev1.PodSpec, rt Runtime, pool *v1alpha1.WorkerPoo
 	}
 	sidecar := asSidecar(rt.container(runtimeconfig.ContainerSidecar, "worker", portTransport, portHealth, portMetrics))
 	spec.InitContainers = append([]corev1.Container{rt.install(), sidecar}, spec.InitContainers...)
-	spec.Volumes = append(spec.Volumes, volumes(runtimeconfig.WorkerConfigName(pool.Name, pool.Spec.Flows[0]), runtimeconfig.WorkerName(pool.Name))...)
+	spec.Volumes = append(spec.Volumes, volumes(runtimeconfig.WorkerConfigName(pool.Name, pool.Spec.Flows...), runtimeconfig.WorkerName(pool.Name))...)
 	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: volumeBin, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	for i := range spec.Containers {
 		if err := wrapPreStop(&spec.Containers[i], pool.Spec.Drain.TimeoutSeconds); err != nil {

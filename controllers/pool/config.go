@@ -3,9 +3,11 @@ package pool
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
@@ -15,36 +17,42 @@ import (
 
 // configOf is the ConfigMap that the workers of pool read, and re-read.
 func configOf(pool *v1alpha1.WorkerPool) (*corev1.ConfigMap, error) {
-	flow := pool.Spec.Flows[0]
 	doc := runtimeconfig.Worker{
-		Namespace: pool.Namespace, Pool: pool.Name, PoolUID: string(pool.UID), Flow: flow,
-		ProducerAddress:  fmt.Sprintf("%s:%d", runtimeconfig.ProducerHost(flow, pool.Namespace), runtimeconfig.PortTransport),
-		ProducerHost:     runtimeconfig.ProducerHost(flow, pool.Namespace),
+		Namespace: pool.Namespace, Pool: pool.Name, PoolUID: string(pool.UID),
 		Window:           int(pool.Spec.FlowControlWindow),
 		ResendIntervalMS: int64(pool.Spec.ResendIntervalMilliseconds),
 		Concurrency:      int(pool.Spec.Concurrency),
 	}
+	doc.DedupMaxProducers = int(ptr.Deref(pool.Spec.Dedup.MaxProducers, v1alpha1.DefaultMaxProducers))
+	doc.DedupIdleSec = int64(ptr.Deref(pool.Spec.Dedup.ProducerIdleSeconds, v1alpha1.DefaultProducerIdleSeconds))
 	if http := pool.Spec.Handler.HTTP; http != nil {
 		doc.HandlerPort, doc.HandlerPath, doc.HandlerTimeoutSec = http.Port, http.Path, int64(http.TimeoutSeconds)
 	}
+	for _, flow := range slices.Sorted(slices.Values(pool.Spec.Flows)) {
+		host := runtimeconfig.ProducerHost(flow, pool.Namespace)
+		doc.Flows = append(doc.Flows, runtimeconfig.WorkerFlow{
+			Name: flow, ProducerAddress: fmt.Sprintf("%s:%d", host, runtimeconfig.PortTransport), ProducerHost: host,
+		})
+	}
+	doc.Flow, doc.ProducerAddress, doc.ProducerHost = doc.Flows[0].Name, doc.Flows[0].ProducerAddress, doc.Flows[0].ProducerHost
 	text, _, err := runtimeconfig.Marshal(doc)
 	if err != nil {
 		return nil, err
 	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pool.Namespace, Name: runtimeconfig.WorkerConfigName(pool.Name, flow), Labels: podbuilder.WorkerLabels(pool),
+			Namespace: pool.Namespace, Name: runtimeconfig.WorkerConfigName(pool.Name, pool.Spec.Flows...), Labels: podbuilder.WorkerLabels(pool),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pool, v1alpha1.GroupVersion.WithKind(v1alpha1.KindWorkerPool))},
 		},
 		Data: map[string]string{"config.json": text},
 	}, nil
 }
 
-// sweepConfigs deletes the documents of flows that no worker pulls from any more.
+// sweepConfigs deletes the documents that no worker reads any more.
 func (r *Reconciler) sweepConfigs(ctx context.Context, o *observation) error {
-	used := map[string]bool{o.pool.Spec.Flows[0]: true}
+	used := map[string]bool{runtimeconfig.WorkerConfigName(o.pool.Name, o.pool.Spec.Flows...): true}
 	for _, w := range o.snapshot.Workers {
-		used[w.pod.Labels[v1alpha1.LabelFlow]] = true
+		used[podbuilder.ConfigOf(w.pod)] = true
 	}
 	var list corev1.ConfigMapList
 	if err := r.Client.List(ctx, &list, client.InNamespace(o.pool.Namespace), client.MatchingLabels{v1alpha1.LabelPool: o.pool.Name}); err != nil {
@@ -52,7 +60,7 @@ func (r *Reconciler) sweepConfigs(ctx context.Context, o *observation) error {
 	}
 	for i := range list.Items {
 		config := &list.Items[i]
-		if used[config.Labels[v1alpha1.LabelFlow]] || !metav1.IsControlledBy(config, o.pool) {
+		if used[config.Name] || !metav1.IsControlledBy(config, o.pool) {
 			continue
 		}
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, config)); err != nil {

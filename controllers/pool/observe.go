@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/controllers/podbuilder"
-	"github.com/workpulling/workpulling/internal/flowstats"
 	"github.com/workpulling/workpulling/internal/podhealth"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/internal/workercontrol"
@@ -31,26 +29,19 @@ const asking = 16
 
 // observation is the world around one pool.
 type observation struct {
-	pool *v1alpha1.WorkerPool
-	// flow is nil where there is none of that name.
-	flow        *v1alpha1.WorkPullingFlow
+	pool        *v1alpha1.WorkerPool
+	sources     []pullSource // by name
 	namespaceOf *metav1.PartialObjectMetadata
-	stats       flowstats.Snapshot
 	autoscalers []autoscalingv2.HorizontalPodAutoscaler
 	snapshot    Snapshot
 }
 
 func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.WorkerPool, known *remembered) (*observation, error) {
 	o := &observation{pool: pool}
-	var flow v1alpha1.WorkPullingFlow
-	flowKey := types.NamespacedName{Namespace: pool.Namespace, Name: pool.Spec.Flows[0]}
-	switch err := r.Client.Get(ctx, flowKey, &flow); {
-	case err == nil:
-		o.flow = &flow
-	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("reading the flow: %w", err)
+	var err error
+	if o.sources, err = r.sourcesOf(ctx, pool); err != nil {
+		return nil, err
 	}
-	o.stats, _ = r.Stats.Published(flowKey)
 	autoscalers, err := r.autoscalersOf(ctx, pool)
 	if err != nil {
 		return nil, err
@@ -74,21 +65,6 @@ func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.WorkerPool, kno
 	r.ask(ctx, o, !known.trusted)
 	known.trusted = true
 	return o, nil
-}
-
-// mayCreate says whether a new worker could bind to the flow.
-func (o *observation) mayCreate() bool { return o.flow != nil && o.accountAllowed() }
-
-func (o *observation) accountAllowed() bool {
-	allowed := o.flow.Spec.AllowedServiceAccounts
-	return len(allowed) == 0 || slices.Contains(allowed, accountOf(o.pool))
-}
-
-func accountOf(pool *v1alpha1.WorkerPool) string {
-	if name := pool.Spec.Template.Spec.ServiceAccountName; name != "" {
-		return name
-	}
-	return "default"
 }
 
 // podsOf lists the pods that the pool controls, whatever their labels say now.

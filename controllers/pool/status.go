@@ -79,50 +79,6 @@ func makeStatus(o *observation, refusal podhealth.Problem) (v1alpha1.WorkerPoolS
 	return status, changed
 }
 
-// bound counts the live workers that the producer knows. Without its report nothing is known.
-func (o *observation) bound() (registered, busy *int32) {
-	if !o.stats.Connected {
-		return nil, nil
-	}
-	live := map[string]bool{}
-	for _, w := range o.snapshot.Workers {
-		live[w.UID] = !w.Terminal
-	}
-	registered, busy = new(int32), new(int32)
-	for _, worker := range o.stats.Stats.GetWorkers() {
-		if !live[worker.PodUid] {
-			continue
-		}
-		*registered++
-		if worker.InFlight > 0 {
-			*busy++
-		}
-	}
-	return registered, busy
-}
-
-func (o *observation) flowAccepted() conditions.Condition {
-	const kind = v1alpha1.ConditionFlowAccepted
-	name := o.pool.Spec.Flows[0]
-	switch {
-	case o.flow == nil:
-		return conditions.False(kind, v1alpha1.ReasonFlowNotFound,
-			fmt.Sprintf("there is no WorkPullingFlow %q in the namespace; create it or correct spec.flows", name))
-	case !o.accountAllowed():
-		return conditions.False(kind, v1alpha1.ReasonServiceAccountNotAllowed, fmt.Sprintf(
-			"flow %q does not allow workers of ServiceAccount %q; add it to the flow's spec.allowedServiceAccounts or change spec.template.spec.serviceAccountName",
-			name, accountOf(o.pool)))
-	case o.flow.DeletionTimestamp != nil:
-		return conditions.False(kind, v1alpha1.ReasonFlowDeleting, fmt.Sprintf("flow %q is being deleted; the workers finish its jobs", name))
-	case o.flow.IsSuspended():
-		return conditions.True(kind, v1alpha1.ReasonFlowSuspended, fmt.Sprintf("spec.suspend of flow %q is Enabled; the workers get no jobs once its producer has taken that", name))
-	case o.flow.Spec.MaxFlowControlWindow > 0 && o.pool.Spec.FlowControlWindow > o.flow.Spec.MaxFlowControlWindow:
-		return conditions.True(kind, v1alpha1.ReasonWindowCapped, fmt.Sprintf(
-			"flow %q caps the window of %d at %d", name, o.pool.Spec.FlowControlWindow, o.flow.Spec.MaxFlowControlWindow))
-	}
-	return conditions.True(kind, v1alpha1.ReasonFlowFound, "")
-}
-
 // ready is a chain: the first line that applies is the answer.
 func (o *observation) ready(t tally, accepted conditions.Condition, refusal podhealth.Problem) conditions.Condition {
 	const kind = v1alpha1.ConditionReady
@@ -133,7 +89,7 @@ func (o *observation) ready(t tally, accepted conditions.Condition, refusal podh
 	case s.Deleting:
 		return conditions.False(kind, v1alpha1.ReasonDeleting, fmt.Sprintf(
 			"waiting for %d workers to finish their jobs, each for at most %s", t.live+t.leaving, s.DrainTimeout))
-	case accepted.Status == "False":
+	case !o.served():
 		return conditions.False(kind, accepted.Reason, accepted.Message)
 	case s.desired() == 0 && t.live == 0:
 		return conditions.True(kind, v1alpha1.ReasonScaledToZero, "spec.replicas is 0")
@@ -196,7 +152,7 @@ func (o *observation) progressing(t tally, refusal podhealth.Problem) conditions
 		return conditions.False(kind, refusal.Reason, refusal.Message)
 	case s.Deleting:
 		return conditions.True(kind, v1alpha1.ReasonScalingDown, "the workers finish their jobs before the pool is gone")
-	case o.flow == nil && t.live < s.desired():
+	case o.flowless() && t.live < s.desired():
 		return conditions.False(kind, v1alpha1.ReasonFlowNotFound, "no workers are made before the flow exists")
 	case s.Paused && t.outdated > 0:
 		return conditions.False(kind, v1alpha1.ReasonPaused, fmt.Sprintf("spec.paused holds the rollout; %d workers are of an old revision", t.outdated))

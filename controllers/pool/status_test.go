@@ -24,8 +24,8 @@ func observed(s Snapshot) *observation {
 		s.Workers[i].pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: s.Workers[i].Name}}
 	}
 	return &observation{
-		pool: builders.MakePool("packers", "shop", "orders").UID("pool-uid").Generation(4).Obj(),
-		flow: builders.MakeFlow("orders", "shop").Obj(), snapshot: s,
+		pool:    builders.MakePool("packers", "shop", "orders").UID("pool-uid").Generation(4).Obj(),
+		sources: []pullSource{{name: "orders", flow: builders.MakeFlow("orders", "shop").Obj()}}, snapshot: s,
 	}
 }
 
@@ -57,10 +57,10 @@ func TestConditions(t *testing.T) {
 		"too late":   {snapshot: snapshotOf(1, make1("a"), make1("b").marked(time.Hour).draining(1)), want: map[string]string{"Drained": "False/DrainTimedOut"}},
 		"rolling":    {snapshot: snapshotOf(2, make1("a").old(), make1("b")), want: map[string]string{"Progressing": "True/RollingOut"}},
 		"held":       {snapshot: snapshotOf(2, make1("a").old(), make1("b")), change: func(o *observation) { o.snapshot.Paused = true }, want: map[string]string{"Progressing": "False/Paused"}},
-		"no flow":    {snapshot: snapshotOf(1), change: func(o *observation) { o.flow = nil }, want: map[string]string{"Ready": "False/FlowNotFound", "FlowAccepted": "False/FlowNotFound", "Progressing": "False/FlowNotFound"}},
-		"suspended":  {snapshot: snapshotOf(1, make1("a")), change: func(o *observation) { o.flow.Spec.Suspend = v1alpha1.SwitchEnabled }, want: map[string]string{"FlowAccepted": "True/FlowSuspended"}},
-		"capped":     {snapshot: snapshotOf(1, make1("a")), change: func(o *observation) { o.flow.Spec.MaxFlowControlWindow = 10 }, want: map[string]string{"FlowAccepted": "True/WindowCapped"}},
-		"wrong user": {snapshot: snapshotOf(1), change: func(o *observation) { o.flow.Spec.AllowedServiceAccounts = []string{"packer"} }, want: map[string]string{"FlowAccepted": "False/ServiceAccountNotAllowed", "Ready": "False/ServiceAccountNotAllowed"}, text: `"default"`},
+		"no flow":    {snapshot: snapshotOf(1), change: func(o *observation) { o.sources[0].flow = nil }, want: map[string]string{"Ready": "False/FlowNotFound", "FlowAccepted": "False/FlowNotFound", "Progressing": "False/FlowNotFound"}},
+		"suspended":  {snapshot: snapshotOf(1, make1("a")), change: func(o *observation) { o.sources[0].flow.Spec.Suspend = v1alpha1.SwitchEnabled }, want: map[string]string{"FlowAccepted": "True/FlowSuspended"}},
+		"capped":     {snapshot: snapshotOf(1, make1("a")), change: func(o *observation) { o.sources[0].flow.Spec.MaxFlowControlWindow = 10 }, want: map[string]string{"FlowAccepted": "True/WindowCapped"}},
+		"wrong user": {snapshot: snapshotOf(1), change: func(o *observation) { o.sources[0].flow.Spec.AllowedServiceAccounts = []string{"packer"} }, want: map[string]string{"FlowAccepted": "False/ServiceAccountNotAllowed", "Ready": "False/ServiceAccountNotAllowed"}, text: `"default"`},
 		"no image":   {snapshot: snapshotOf(1, make1("a").pending()), change: func(o *observation) { waiting(o, "ImagePullBackOff") }, want: map[string]string{"Ready": "False/ImagePullFailed"}, text: "app:none"},
 		"crashing":   {snapshot: snapshotOf(1, make1("a").unready()), change: func(o *observation) { waiting(o, "CrashLoopBackOff") }, want: map[string]string{"Ready": "False/PodsFailing"}, text: "kubectl logs"},
 		"app silent": {
@@ -84,7 +84,7 @@ func TestConditions(t *testing.T) {
 			want: map[string]string{"Ready": "False/ReconcileFailed", "Progressing": "False/ReconcileFailed"}, text: "etcd",
 		},
 		"flow deleting": {
-			snapshot: snapshotOf(1, make1("a")), change: func(o *observation) { o.flow.DeletionTimestamp = ptr.To(metav1.Now()) },
+			snapshot: snapshotOf(1, make1("a")), change: func(o *observation) { o.sources[0].flow.DeletionTimestamp = ptr.To(metav1.Now()) },
 			want: map[string]string{"FlowAccepted": "False/FlowDeleting", "Ready": "False/FlowDeleting"}, text: "finish its jobs",
 		},
 		"deleting": {
@@ -239,7 +239,7 @@ func TestCounts(t *testing.T) {
 	if status.CurrentRevision != "" || status.UpdateRevision != newest {
 		t.Errorf("revisions %q and %q in the middle of a rollout", status.CurrentRevision, status.UpdateRevision)
 	}
-	o.stats = flowstats.Snapshot{Connected: true, Stats: &protocolv1.FlowStats{Workers: []*protocolv1.BoundWorker{
+	o.sources[0].stats = flowstats.Snapshot{Connected: true, Stats: &protocolv1.FlowStats{Workers: []*protocolv1.BoundWorker{
 		{PodUid: "a", InFlight: 2}, {PodUid: "b"}, {PodUid: "of-another-pool", InFlight: 1},
 	}}}
 	status, _ = makeStatus(o, podhealth.Problem{})

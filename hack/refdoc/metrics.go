@@ -57,7 +57,9 @@ func registerProducer(r registry) {
 
 func registerWorker(r registry) {
 	r.MustRegister(telemetry.NewWorker(func() delivery.ConsumerStatus {
-		return delivery.ConsumerStatus{Dropped: map[string]uint64{"a": 1}}
+		return delivery.ConsumerStatus{
+			Dropped: map[string]uint64{"a": 1}, Flows: []delivery.ConsumerStatus{{Flow: "flow", Dropped: map[string]uint64{"a": 1}}},
+		}
 	}))
 	telemetry.NewHandlerSeconds(r).Observe(protocol.Confirmed, 1)
 	telemetry.RegisterCertificate(r, func() error { return nil })

@@ -52,17 +52,39 @@ type Worker struct {
 	Namespace string `json:"namespace"`
 	Pool      string `json:"pool"`
 	PoolUID   string `json:"poolUID"`
-	Flow      string `json:"flow"`
-	// ProducerAddress is host:port of the flow's WorkPulling service, ProducerHost the server name to verify.
+	// Flows are what the worker pulls from. Their names are not reloadable: a pool that changes them has another document.
+	Flows []WorkerFlow `json:"flows,omitempty"`
+	// Flow, ProducerAddress and ProducerHost repeat the first of Flows for sidecars that know of one flow only.
+	Flow            string `json:"flow"`
 	ProducerAddress string `json:"producerAddress"`
 	ProducerHost    string `json:"producerHost"`
 
-	Window            int    `json:"flowControlWindow"`
+	// DedupMaxProducers and DedupIdleSec bound what is remembered about producers; 0 is no limit.
+	DedupMaxProducers int   `json:"dedupMaxProducers"`
+	DedupIdleSec      int64 `json:"dedupProducerIdleSeconds"`
+
+	Window            int    `json:"flowControlWindow"` // of each flow
 	ResendIntervalMS  int64  `json:"resendIntervalMilliseconds"`
 	Concurrency       int    `json:"concurrency"`
 	HandlerPort       int32  `json:"handlerPort"`
 	HandlerPath       string `json:"handlerPath"`
 	HandlerTimeoutSec int64  `json:"handlerTimeoutSeconds"`
+}
+
+// WorkerFlow is one flow as a worker sees it.
+type WorkerFlow struct {
+	Name string `json:"name"`
+	// ProducerAddress is host:port of the flow's WorkPulling service, ProducerHost the server name to verify.
+	ProducerAddress string `json:"producerAddress"`
+	ProducerHost    string `json:"producerHost"`
+}
+
+// AllFlows returns Flows, or the only flow of a document that an older operator wrote.
+func (w Worker) AllFlows() []WorkerFlow {
+	if len(w.Flows) > 0 {
+		return w.Flows
+	}
+	return []WorkerFlow{{Name: w.Flow, ProducerAddress: w.ProducerAddress, ProducerHost: w.ProducerHost}}
 }
 
 // Marshal returns the document for the ConfigMap key config.json, and its hash, which sidecars report as config_hash.

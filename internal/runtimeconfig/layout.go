@@ -1,5 +1,10 @@
 package runtimeconfig
 
+import (
+	"slices"
+	"strings"
+)
+
 // Ports of the runtime. Templates may not use them.
 const (
 	PortTransport = 9443 // gRPC, TLS: WorkPulling in a producer, WorkerControl in a worker, FlowStatsCollector in the operator
@@ -61,9 +66,16 @@ func IntakeName(flow string) string { return flow + "-intake" }
 // WorkerName is the first label of the host name of a pool's workers.
 func WorkerName(pool string) string { return pool + "-worker" }
 
-// WorkerConfigName is the ConfigMap of the workers of pool that pull from flow. A pool that changes its flow has two for as long as the
-// rollout lasts, so that a live document never moves a running worker to another flow. Neither name has a dot in it.
-func WorkerConfigName(pool, flow string) string { return WorkerName(pool) + "." + flow }
+// WorkerConfigName is the ConfigMap of the workers of pool that pull from flows, in whatever order. A pool that changes its flows has two
+// for as long as the rollout lasts, so that a live document never moves a running worker to another flow. No name has a dot in it, so that
+// the name for several flows, which is made of their hash, is never that of one.
+func WorkerConfigName(pool string, flows ...string) string {
+	if len(flows) == 1 {
+		return WorkerName(pool) + "." + flows[0]
+	}
+	sorted := slices.Sorted(slices.Values(flows))
+	return WorkerName(pool) + "." + Hash([]byte(strings.Join(sorted, "."))) + ".flows"
+}
 
 // TLSSecretName is the Secret with the server keys of a namespace. Its name is the same everywhere, so that the operator's role can
 // name the only Secrets it may read. The keys of a producer are ProducerName + suffix, those of a pool's workers WorkerName + suffix;

@@ -120,10 +120,12 @@ func (c *crew) join(t *testing.T, f *flow, uid string, handle func(context.Conte
 	worker = endpoint.NewWorker(endpoint.WorkerOptions{
 		Config:      config,
 		Incarnation: protocol.Incarnation{PodUID: uid, BootNonce: endpoint.CryptoRandom{}.ID()},
-		Dial:        endpoint.DialPeer(func() transport.Peer { return peer }),
-		Handler: endpoint.HandlerFunc(func(ctx context.Context, d protocol.Delivery) endpoint.Result {
-			return c.handle(ctx, uid, d, handle)
-		}),
+		Flows: []endpoint.Source{{
+			Dial: endpoint.DialPeer(func() transport.Peer { return peer }),
+			Handler: endpoint.HandlerFunc(func(ctx context.Context, d protocol.Delivery) endpoint.Result {
+				return c.handle(ctx, uid, d, handle)
+			}),
+		}},
 		Log: logr.Discard(),
 	})
 	worker.SetAppReady(true)

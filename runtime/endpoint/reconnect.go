@@ -14,13 +14,26 @@ import (
 // logEvery paces the log lines about a producer that cannot be reached.
 const logEvery = time.Minute
 
+// link is a worker's connection to the producer of one flow.
+type link struct {
+	worker *Worker
+	source Source
+
+	// Owned by the worker's loop. out and close are nil while no stream is open.
+	conn  delivery.ConnID
+	out   *transport.Outbox[protocol.FromWorker]
+	close func()
+	beat  time.Duration
+}
+
 // connect keeps one stream open until ctx ends. The wait between attempts is jittered, grows to ReconnectMax and starts anew
 // after a stream that got a binding; a refusal with a later retry time is respected.
-func (w *Worker) connect(ctx context.Context) {
+func (l *link) connect(ctx context.Context) {
+	w := l.worker
 	wait := w.options.ReconnectMin
 	var logged time.Time
-	for id := delivery.ConnID(1); ctx.Err() == nil; id++ {
-		visit, err := w.visit(ctx, id)
+	for ctx.Err() == nil {
+		visit, err := l.visit(ctx, delivery.ConnID(w.conns.Add(1)))
 		if ctx.Err() != nil {
 			return
 		}
@@ -29,7 +42,7 @@ func (w *Worker) connect(ctx context.Context) {
 		}
 		if now := w.options.Clock.Now(); now.Sub(logged) >= logEvery {
 			logged = now
-			w.log.Info("no stream to the producer, trying again", "cause", err.Error())
+			w.log.Info("no stream to the producer, trying again", "flow", l.source.Flow, "cause", err.Error())
 		}
 		pause := max(wait, visit.retryAfter)
 		pause = time.Duration(float64(pause) * (0.75 + w.options.Random.Float64()/2))
@@ -48,8 +61,9 @@ type visit struct {
 }
 
 // visit opens one stream and serves it until it ends, which is always an error.
-func (w *Worker) visit(ctx context.Context, id delivery.ConnID) (visit, error) {
-	stream, err := w.options.Dial(ctx)
+func (l *link) visit(ctx context.Context, id delivery.ConnID) (visit, error) {
+	w := l.worker
+	stream, err := l.source.Dial(ctx)
 	if err != nil {
 		return visit{}, err
 	}
@@ -62,18 +76,18 @@ func (w *Worker) visit(ctx context.Context, id delivery.ConnID) (visit, error) {
 		sent <- err
 	}()
 	w.loop.post(func() {
-		w.conn, w.out, w.close = id, out, stream.Close
-		w.step(delivery.Connected{Conn: id})
+		l.conn, l.out, l.close = id, out, stream.Close
+		w.step(delivery.Connected{Conn: id, Flow: l.source.Flow})
 	})
-	ended, err := w.receive(id, stream)
+	ended, err := l.receive(id, stream)
 	stop()
 	stream.Close()
 	if sendErr := <-sent; errors.Is(err, context.Canceled) && sendErr != nil {
 		err = sendErr
 	}
 	w.loop.post(func() {
-		if w.conn == id {
-			w.out, w.close = nil, nil
+		if l.conn == id {
+			l.out, l.close = nil, nil
 		}
 		w.step(delivery.Disconnected{Conn: id})
 	})
@@ -81,12 +95,12 @@ func (w *Worker) visit(ctx context.Context, id delivery.ConnID) (visit, error) {
 }
 
 // receive hands the stream's messages to the loop until it ends. Malformed ones are dropped.
-func (w *Worker) receive(id delivery.ConnID, stream Stream) (ended visit, err error) {
+func (l *link) receive(id delivery.ConnID, stream Stream) (ended visit, err error) {
 	for {
 		message, err := stream.Recv()
 		switch {
 		case errors.Is(err, protocol.ErrInvalid):
-			w.log.V(1).Info("dropped a malformed message of the producer", "cause", err.Error())
+			l.worker.log.V(1).Info("dropped a malformed message of the producer", "cause", err.Error())
 			continue
 		case errors.Is(err, io.EOF):
 			return ended, errors.New("the producer ended the stream")
@@ -101,15 +115,15 @@ func (w *Worker) receive(id delivery.ConnID, stream Stream) (ended visit, err er
 		case protocol.BindingEnded:
 			ended.retryAfter = m.RetryAfter
 		}
-		if !w.loop.post(func() { w.received(id, message) }) {
+		if !l.worker.loop.post(func() { l.received(id, message) }) {
 			return ended, ErrUnavailable
 		}
 	}
 }
 
-func (w *Worker) received(id delivery.ConnID, message protocol.ToWorker) {
+func (l *link) received(id delivery.ConnID, message protocol.ToWorker) {
 	if ack, ok := message.(protocol.RegistrationAck); ok && ack.Heartbeat > 0 {
-		w.beat = ack.Heartbeat
+		l.beat = ack.Heartbeat
 	}
-	w.step(delivery.FromController{Conn: id, Message: message})
+	l.worker.step(delivery.FromController{Conn: id, Message: message})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -44,14 +45,23 @@ type Stream interface {
 	Close()
 }
 
-// WorkerOptions configure a Worker. Config, Incarnation, Dial and Handler are required.
+// Source is one flow that a worker pulls from. All fields are required, but the name where there is one flow only.
+type Source struct {
+	Flow string
+	// Dial opens one stream to the flow's producer; ctx bounds the stream's life. It has to fail within seconds where nobody answers.
+	Dial func(ctx context.Context) (Stream, error)
+	// Handler takes the flow's deliveries. Whatever the flow, Concurrency bounds all handlers of the worker together, and no two run
+	// at once for one MessageID.
+	Handler Handler
+}
+
+// WorkerOptions configure a Worker. Config, Incarnation and Flows are required.
 type WorkerOptions struct {
 	Config      delivery.ConsumerConfig
 	Incarnation protocol.Incarnation
-	// Dial opens one stream; ctx bounds the stream's life. It has to fail within seconds where nobody answers.
-	Dial    func(ctx context.Context) (Stream, error)
-	Handler Handler
-	Log     logr.Logger
+	// Flows are at least one, with distinct names.
+	Flows []Source
+	Log   logr.Logger
 	// Random and Clock default to the system's.
 	Random delivery.Random
 	Clock  clock.Clock
@@ -70,18 +80,16 @@ func DialPeer(peer func() transport.Peer) func(context.Context) (Stream, error) 
 	}
 }
 
-// Worker hosts one Consumer.
+// Worker hosts one ConsumerGroup, with a connection for each of its flows.
 type Worker struct {
 	options WorkerOptions
 	log     logr.Logger
 	loop    *loop
+	conns   atomic.Uint64 // the ConnID given last
 
 	// Owned by the loop.
-	consumer *delivery.Consumer
-	beat     time.Duration
-	conn     delivery.ConnID
-	out      *transport.Outbox[protocol.FromWorker]
-	close    func()
+	group    *delivery.ConsumerGroup
+	links    map[string]*link // by flow
 	runs     map[delivery.RunID]context.CancelFunc
 	runCtx   context.Context
 	handlers sync.WaitGroup
@@ -105,16 +113,22 @@ func NewWorker(options WorkerOptions) *Worker {
 	if options.ReconnectMax <= 0 {
 		options.ReconnectMax = time.Second
 	}
-	return &Worker{
-		options:  options,
-		log:      options.Log,
-		loop:     newLoop(options.Clock),
-		consumer: delivery.NewConsumer(options.Config, options.Incarnation, options.Random),
-		beat:     2 * time.Second,
-		runs:     map[delivery.RunID]context.CancelFunc{},
-		runCtx:   context.Background(),
-		drained:  make(chan struct{}),
+	w := &Worker{
+		options: options,
+		log:     options.Log,
+		loop:    newLoop(options.Clock),
+		links:   map[string]*link{},
+		runs:    map[delivery.RunID]context.CancelFunc{},
+		runCtx:  context.Background(),
+		drained: make(chan struct{}),
 	}
+	var flows []string
+	for _, source := range options.Flows {
+		flows = append(flows, source.Flow)
+		w.links[source.Flow] = &link{worker: w, source: source, beat: 2 * time.Second}
+	}
+	w.group = delivery.NewConsumerGroup(options.Config, options.Incarnation, options.Random, flows...)
+	return w
 }
 
 // Run connects, and works until ctx ends; then it cancels the handlers that still run and waits for them. It returns nil.
@@ -123,11 +137,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer cancel()
 	var background sync.WaitGroup
 	w.runCtx = ctx
-	background.Go(func() { w.connect(ctx) })
+	for _, l := range w.links {
+		background.Go(func() { l.connect(ctx) })
+	}
 	w.loop.run(ctx, w, func() bool { return true })
 	cancel()
 	w.mu.Lock()
-	w.status = w.consumer.Status(w.loop.now())
+	w.status = w.group.Status(w.loop.now())
 	w.mu.Unlock()
 	background.Wait()
 	w.handlers.Wait()
@@ -137,7 +153,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // Status returns a snapshot.
 func (w *Worker) Status() delivery.ConsumerStatus {
 	var status delivery.ConsumerStatus
-	if err := w.loop.call(context.Background(), func() { status = w.consumer.Status(w.loop.now()) }); err != nil {
+	if err := w.loop.call(context.Background(), func() { status = w.group.Status(w.loop.now()) }); err != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.status
@@ -153,7 +169,7 @@ func (w *Worker) CordonIfIdle(ctx context.Context) (bool, delivery.ConsumerStatu
 	var status delivery.ConsumerStatus
 	err := w.loop.call(ctx, func() {
 		w.step(delivery.Cordon{})
-		status = w.consumer.Status(w.loop.now())
+		status = w.group.Status(w.loop.now())
 	})
 	return err == nil && status.Cordoned, status
 }
@@ -162,7 +178,7 @@ func (w *Worker) CordonIfIdle(ctx context.Context) (bool, delivery.ConsumerStatu
 // drained already stays so: the operator's drain is over when prestop asks for the same one again.
 func (w *Worker) StartDrain() {
 	w.loop.post(func() {
-		if !w.consumer.Status(w.loop.now()).Drained {
+		if !w.group.Status(w.loop.now()).Drained {
 			w.newDrain()
 		}
 		w.step(delivery.Cordon{Force: true})
@@ -205,9 +221,19 @@ func (w *Worker) Reconfigure(config delivery.ConsumerConfig) {
 	w.loop.post(func() { w.step(delivery.ReconfigureConsumer{Config: config}) })
 }
 
-func (w *Worker) deadline() (delivery.Now, bool) { return w.consumer.NextDeadline() }
+func (w *Worker) deadline() (delivery.Now, bool) { return w.group.NextDeadline() }
 func (w *Worker) tick()                          { w.step(delivery.ConsumerTick{}) }
-func (w *Worker) heartbeat() time.Duration       { return w.beat }
+
+// heartbeat is the shortest of all flows: a pause longer than it may have cost one of them its binding.
+func (w *Worker) heartbeat() time.Duration {
+	var shortest time.Duration
+	for _, l := range w.links {
+		if shortest == 0 || l.beat < shortest {
+			shortest = l.beat
+		}
+	}
+	return shortest
+}
 
 func (w *Worker) paused(gap time.Duration) {
 	w.log.Info("this process was paused", "seconds", gap.Seconds())
@@ -215,15 +241,15 @@ func (w *Worker) paused(gap time.Duration) {
 }
 
 func (w *Worker) step(event delivery.ConsumerEvent) {
-	for _, action := range w.consumer.Step(w.loop.now(), event) {
+	for _, action := range w.group.Step(w.loop.now(), event) {
 		switch a := action.(type) {
 		case delivery.ToController:
-			if w.out != nil && a.Conn == w.conn {
-				w.out.Offer(a.Message)
+			if l := w.link(a.Conn); l != nil {
+				l.out.Offer(a.Message)
 			}
 		case delivery.Reconnect:
-			if w.close != nil && a.Conn == w.conn {
-				w.close()
+			if l := w.link(a.Conn); l != nil {
+				l.close()
 			}
 		case delivery.StartHandler:
 			w.invoke(a)
@@ -243,13 +269,24 @@ func (w *Worker) step(event delivery.ConsumerEvent) {
 	}
 }
 
+// link returns the open link whose stream conn is, or nil.
+func (w *Worker) link(conn delivery.ConnID) *link {
+	for _, l := range w.links {
+		if l.out != nil && l.conn == conn {
+			return l
+		}
+	}
+	return nil
+}
+
 // invoke runs one handler.
 func (w *Worker) invoke(start delivery.StartHandler) {
 	ctx, cancel := context.WithCancel(w.runCtx)
 	w.runs[start.Run] = cancel
+	handler := w.links[start.Flow].source.Handler
 	w.handlers.Go(func() {
 		defer cancel()
-		result := w.handle(ctx, start.Delivery)
+		result := w.handle(ctx, handler, start.Delivery)
 		w.loop.post(func() {
 			delete(w.runs, start.Run)
 			w.step(delivery.HandlerDone{Run: start.Run, Outcome: result.Outcome, Reason: result.Reason, RetryAfter: result.RetryAfter})
@@ -257,7 +294,7 @@ func (w *Worker) invoke(start delivery.StartHandler) {
 	})
 }
 
-func (w *Worker) handle(ctx context.Context, d protocol.Delivery) (result Result) {
+func (w *Worker) handle(ctx context.Context, handler Handler, d protocol.Delivery) (result Result) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			w.log.Error(fmt.Errorf("handler panicked: %v", cause), "the attempt counts as failed", "messageID", d.Job.MessageID)
@@ -267,5 +304,5 @@ func (w *Worker) handle(ctx context.Context, d protocol.Delivery) (result Result
 			result.Outcome = protocol.Nacked
 		}
 	}()
-	return w.options.Handler.Handle(ctx, d)
+	return handler.Handle(ctx, d)
 }

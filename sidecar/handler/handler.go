@@ -94,6 +94,13 @@ func New(lifetime context.Context, source string, target func() Target, unreacha
 	}
 }
 
+// From returns a handler like h, with the connections of h, for jobs of another source.
+func (h *HTTP) From(source string) *HTTP {
+	other := *h
+	other.source = source
+	return &other
+}
+
 // Handle posts one delivery and maps the answer to its outcome. ctx ends when the attempt is abandoned; the request goes on.
 func (h *HTTP) Handle(_ context.Context, d protocol.Delivery) endpoint.Result {
 	request, err := http.NewRequestWithContext(h.lifetime, http.MethodPost, h.target().URL(), bytes.NewReader(d.Job.Payload))

@@ -324,7 +324,7 @@ func (w *world) work(handle endpoint.HandlerFunc) {
 	}
 	worker := endpoint.NewWorker(endpoint.WorkerOptions{
 		Config: delivery.DefaultConsumerConfig(), Incarnation: protocol.Incarnation{PodUID: "w", BootNonce: "b"},
-		Dial: endpoint.DialPeer(func() transport.Peer { return peer }), Handler: handle, Log: logr.Discard(),
+		Flows: []endpoint.Source{{Dial: endpoint.DialPeer(func() transport.Peer { return peer }), Handler: handle}}, Log: logr.Discard(),
 	})
 	worker.SetAppReady(true)
 	ctx, cancel := context.WithCancel(context.Background())

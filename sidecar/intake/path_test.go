@@ -172,8 +172,10 @@ func TestNothingIsLostBetweenClientAndApp(t *testing.T) {
 	config.Concurrency, config.ResendInterval = 8, 50*time.Millisecond
 	worker := endpoint.NewWorker(endpoint.WorkerOptions{
 		Config: config, Incarnation: protocol.Incarnation{PodUID: "w", BootNonce: "b"},
-		Dial:    endpoint.DialPeer(func() transport.Peer { return peer }),
-		Handler: handler.New(ctx, "/flows/f", func() handler.Target { return handler.Target{Port: port} }, nil), Log: logr.Discard(),
+		Flows: []endpoint.Source{{
+			Dial:    endpoint.DialPeer(func() transport.Peer { return peer }),
+			Handler: handler.New(ctx, "/flows/f", func() handler.Target { return handler.Target{Port: port} }, nil),
+		}}, Log: logr.Discard(),
 		ReconnectMin: time.Millisecond, ReconnectMax: 10 * time.Millisecond,
 	})
 	worker.SetAppReady(true)

@@ -171,10 +171,12 @@ func (p *pod) work() {
 	}
 	worker := endpoint.NewWorker(endpoint.WorkerOptions{
 		Config: delivery.DefaultConsumerConfig(), Incarnation: protocol.Incarnation{PodUID: "w", BootNonce: "b"}, Log: logr.Discard(),
-		Dial: endpoint.DialPeer(func() transport.Peer { return peer }),
-		Handler: endpoint.HandlerFunc(func(context.Context, protocol.Delivery) endpoint.Result {
-			return endpoint.Result{Outcome: protocol.Confirmed}
-		}),
+		Flows: []endpoint.Source{{
+			Dial: endpoint.DialPeer(func() transport.Peer { return peer }),
+			Handler: endpoint.HandlerFunc(func(context.Context, protocol.Delivery) endpoint.Result {
+				return endpoint.Result{Outcome: protocol.Confirmed}
+			}),
+		}},
 	})
 	worker.SetAppReady(true)
 	ctx, cancel := context.WithCancel(context.Background())

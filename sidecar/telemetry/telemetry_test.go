@@ -71,24 +71,40 @@ func TestNoFiguresWithoutAnAnswer(t *testing.T) {
 func TestWorkerFigures(t *testing.T) {
 	c := telemetry.NewWorker(func() delivery.ConsumerStatus {
 		return delivery.ConsumerStatus{
-			Registered: true, Cordoned: true, Running: 2, Confirmed: 5, Nacked: 1, HandedBack: 3, Abandoned: 4, Dropped: map[string]uint64{"stale": 6},
+			Cordoned: true, Running: 2, Dropped: map[string]uint64{"stale": 6, "foreign": 1},
+			Flows: []delivery.ConsumerStatus{
+				{Flow: "orders", Registered: true, Running: 2, Confirmed: 5, Nacked: 1, HandedBack: 3, Abandoned: 4, Dropped: map[string]uint64{"stale": 6}},
+				{Flow: "returns", Confirmed: 7},
+			},
 		}
 	})
 	want := `
 # HELP workpulling_worker_draining 1 while the worker is cordoned or drains.
 # TYPE workpulling_worker_draining gauge
 workpulling_worker_draining 1
-# HELP workpulling_worker_dropped_messages_total Messages refused or ignored, by reason.
+# HELP workpulling_worker_dropped_messages_total Messages refused or ignored, by reason; without a flow where they belong to none.
 # TYPE workpulling_worker_dropped_messages_total counter
-workpulling_worker_dropped_messages_total{reason="stale"} 6
+workpulling_worker_dropped_messages_total{flow="",reason="foreign"} 1
+workpulling_worker_dropped_messages_total{flow="orders",reason="stale"} 6
+# HELP workpulling_worker_registered 1 while the worker has a binding to the flow.
+# TYPE workpulling_worker_registered gauge
+workpulling_worker_registered{flow="orders"} 1
+workpulling_worker_registered{flow="returns"} 0
 # HELP workpulling_worker_settled_jobs_total Deliveries that ended, by outcome.
 # TYPE workpulling_worker_settled_jobs_total counter
-workpulling_worker_settled_jobs_total{outcome="abandoned"} 4
-workpulling_worker_settled_jobs_total{outcome="confirmed"} 5
-workpulling_worker_settled_jobs_total{outcome="handed-back"} 3
-workpulling_worker_settled_jobs_total{outcome="nacked"} 1
+workpulling_worker_settled_jobs_total{flow="orders",outcome="abandoned"} 4
+workpulling_worker_settled_jobs_total{flow="orders",outcome="confirmed"} 5
+workpulling_worker_settled_jobs_total{flow="orders",outcome="handed-back"} 3
+workpulling_worker_settled_jobs_total{flow="orders",outcome="nacked"} 1
+workpulling_worker_settled_jobs_total{flow="returns",outcome="abandoned"} 0
+workpulling_worker_settled_jobs_total{flow="returns",outcome="confirmed"} 7
+workpulling_worker_settled_jobs_total{flow="returns",outcome="handed-back"} 0
+workpulling_worker_settled_jobs_total{flow="returns",outcome="nacked"} 0
 `
-	names := []string{"workpulling_worker_draining", "workpulling_worker_dropped_messages_total", "workpulling_worker_settled_jobs_total"}
+	names := []string{
+		"workpulling_worker_draining", "workpulling_worker_dropped_messages_total", "workpulling_worker_registered",
+		"workpulling_worker_settled_jobs_total",
+	}
 	if err := testutil.CollectAndCompare(c, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
@@ -118,7 +134,9 @@ func TestEveryMetricIsWellNamed(t *testing.T) {
 	registry.MustRegister(producer(endpoint.ProducerStats{
 		Stats: delivery.Stats{Dropped: map[string]uint64{"stale": 1}}, Refused: map[transport.Label]uint64{transport.LabelForbidden: 1},
 	}, nil))
-	registry.MustRegister(telemetry.NewWorker(func() delivery.ConsumerStatus { return delivery.ConsumerStatus{} }))
+	registry.MustRegister(telemetry.NewWorker(func() delivery.ConsumerStatus {
+		return delivery.ConsumerStatus{Flows: []delivery.ConsumerStatus{{Flow: "orders"}}}
+	}))
 	telemetry.NewAnswers(registry).Count(201)
 	telemetry.NewHandlerSeconds(registry).Observe(protocol.Confirmed, 0.5)
 	problems, err := testutil.GatherAndLint(registry)

@@ -7,7 +7,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
-// Worker collects one Consumer's status at each scrape.
+// Worker collects the status of a worker's machine at each scrape.
 type Worker struct {
 	status func() delivery.ConsumerStatus
 
@@ -22,16 +22,16 @@ func NewWorker(status func() delivery.ConsumerStatus) *Worker {
 	}
 	return &Worker{
 		status:     status,
-		registered: desc("registered", "1 while the worker has a binding to its flow."),
+		registered: desc("registered", "1 while the worker has a binding to the flow.", "flow"),
 		ready:      desc("app_ready", "1 while the app answers its port."),
 		draining:   desc("draining", "1 while the worker is cordoned or drains."),
-		running:    desc("running_jobs", "Handlers in progress, abandoned ones included."),
-		buffered:   desc("buffered_jobs", "Deliveries held and not started."),
-		unsettled:  desc("unsettled_jobs", "Running, buffered, and settlements that the controller has not taken over."),
-		started:    desc("started_jobs_total", "Handlers started."),
-		settled:    desc("settled_jobs_total", "Deliveries that ended, by outcome.", "outcome"),
-		duplicates: desc("duplicate_deliveries_total", "Deliveries that were absorbed without running the handler."),
-		dropped:    desc("dropped_messages_total", "Messages refused or ignored, by reason.", "reason"),
+		running:    desc("running_jobs", "Handlers in progress, abandoned ones included.", "flow"),
+		buffered:   desc("buffered_jobs", "Deliveries held and not started.", "flow"),
+		unsettled:  desc("unsettled_jobs", "Running, buffered, and settlements that the controller has not taken over.", "flow"),
+		started:    desc("started_jobs_total", "Handlers started.", "flow"),
+		settled:    desc("settled_jobs_total", "Deliveries that ended, by outcome.", "flow", "outcome"),
+		duplicates: desc("duplicate_deliveries_total", "Deliveries that were absorbed without running the handler.", "flow"),
+		dropped:    desc("dropped_messages_total", "Messages refused or ignored, by reason; without a flow where they belong to none.", "flow", "reason"),
 	}
 }
 
@@ -47,26 +47,34 @@ func (w *Worker) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (w *Worker) Collect(out chan<- prometheus.Metric) {
 	s := w.status()
-	gauge := func(desc *prometheus.Desc, value float64) {
-		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	count := func(desc *prometheus.Desc, value uint64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), labels...)
 	}
-	gauge(w.registered, flag(s.Registered))
 	gauge(w.ready, flag(s.AppReady))
 	gauge(w.draining, flag(s.Cordoned || s.Draining))
-	gauge(w.running, float64(s.Running))
-	gauge(w.buffered, float64(s.Buffered))
-	gauge(w.unsettled, float64(s.Unsettled))
-	count(w.started, s.Started)
-	count(w.settled, s.Confirmed, "confirmed")
-	count(w.settled, s.Nacked, "nacked")
-	count(w.settled, s.HandedBack, "handed-back")
-	count(w.settled, s.Abandoned, "abandoned")
-	count(w.duplicates, s.Duplicates)
-	for reason, n := range s.Dropped {
-		count(w.dropped, n, reason)
+	for _, f := range s.Flows {
+		gauge(w.registered, flag(f.Registered), f.Flow)
+		gauge(w.running, float64(f.Running), f.Flow)
+		gauge(w.buffered, float64(f.Buffered), f.Flow)
+		gauge(w.unsettled, float64(f.Unsettled), f.Flow)
+		count(w.started, f.Started, f.Flow)
+		count(w.settled, f.Confirmed, f.Flow, "confirmed")
+		count(w.settled, f.Nacked, f.Flow, "nacked")
+		count(w.settled, f.HandedBack, f.Flow, "handed-back")
+		count(w.settled, f.Abandoned, f.Flow, "abandoned")
+		count(w.duplicates, f.Duplicates, f.Flow)
+		for reason, n := range f.Dropped {
+			count(w.dropped, n, f.Flow, reason)
+			s.Dropped[reason] -= n
+		}
+	}
+	for reason, n := range s.Dropped { // what is left belongs to no flow
+		if n > 0 {
+			count(w.dropped, n, "", reason)
+		}
 	}
 }
 

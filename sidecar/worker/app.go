@@ -14,7 +14,7 @@ import (
 
 // app is the worker's app as the sidecar sees it: where it listens, whether it answers, and how long it takes.
 type app struct {
-	*handler.HTTP
+	http    *handler.HTTP
 	host    string
 	target  atomic.Pointer[handler.Target]
 	ready   atomic.Bool
@@ -25,8 +25,7 @@ type app struct {
 func newApp(lifetime context.Context, doc runtimeconfig.Worker, host string, seconds *telemetry.HandlerSeconds) *app {
 	a := &app{host: host, poke: make(chan struct{}, 1), seconds: seconds}
 	a.retarget(doc)
-	source := "/namespaces/" + doc.Namespace + "/flows/" + doc.Flow
-	a.HTTP = handler.New(lifetime, source, a.where, a.suspect)
+	a.http = handler.New(lifetime, "/namespaces/"+doc.Namespace, a.where, a.suspect)
 	return a
 }
 
@@ -45,10 +44,13 @@ func (a *app) suspect() {
 	}
 }
 
-// Handle implements endpoint.Handler and times the answer.
-func (a *app) Handle(ctx context.Context, d protocol.Delivery) endpoint.Result {
-	began := time.Now() //nolint:forbidigo // a measurement, no decision
-	result := a.HTTP.Handle(ctx, d)
-	a.seconds.Observe(result.Outcome, time.Since(began).Seconds()) //nolint:forbidigo // a measurement, no decision
-	return result
+// handlerOf is the app as the handler of one flow. It times the answers.
+func (a *app) handlerOf(namespace, flow string) endpoint.Handler {
+	http := a.http.From("/namespaces/" + namespace + "/flows/" + flow)
+	return endpoint.HandlerFunc(func(ctx context.Context, d protocol.Delivery) endpoint.Result {
+		began := time.Now() //nolint:forbidigo // a measurement, no decision
+		result := http.Handle(ctx, d)
+		a.seconds.Observe(result.Outcome, time.Since(began).Seconds()) //nolint:forbidigo // a measurement, no decision
+		return result
+	})
 }

@@ -12,18 +12,35 @@ import (
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/endpoint"
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
 	"github.com/workpulling/workpulling/runtime/transport"
 	"github.com/workpulling/workpulling/sidecar/control"
 	"github.com/workpulling/workpulling/sidecar/telemetry"
 )
 
-// peer is the flow's producer as the newest configuration names it.
-func (s *sidecar) peer() transport.Peer {
+// sources are the flows of the first configuration, each with its producer as the newest one names it.
+func (s *sidecar) sources() []endpoint.Source {
+	var sources []endpoint.Source
 	document := s.document.Load().Value
+	for i, flow := range document.AllFlows() {
+		sources = append(sources, endpoint.Source{
+			Flow:    flow.Name,
+			Dial:    endpoint.DialPeer(func() transport.Peer { return s.peer(i, flow) }),
+			Handler: s.app.handlerOf(document.Namespace, flow.Name),
+		})
+	}
+	return sources
+}
+
+// peer is the producer of a flow, which stands at a place of its own in every version of the configuration.
+func (s *sidecar) peer(at int, flow runtimeconfig.WorkerFlow) transport.Peer {
+	if flows := s.document.Load().Value.AllFlows(); at < len(flows) && flows[at].Name == flow.Name {
+		flow = flows[at]
+	}
 	return transport.Peer{
-		Address:   document.ProducerAddress,
-		TLS:       transport.ClientTLS(s.CAFile, document.ProducerHost),
+		Address:   flow.ProducerAddress,
+		TLS:       transport.ClientTLS(s.CAFile, flow.ProducerHost),
 		TokenFile: s.TokenFile,
 	}
 }

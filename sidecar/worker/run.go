@@ -121,8 +121,7 @@ func newSidecar(lifetime context.Context, options Options, document config.Docum
 	s.worker = endpoint.NewWorker(endpoint.WorkerOptions{
 		Config:      consumerConfig(document.Value),
 		Incarnation: options.Incarnation,
-		Dial:        endpoint.DialPeer(s.peer),
-		Handler:     s.app,
+		Flows:       s.sources(),
 		Log:         options.Log.WithName("consumer"),
 	})
 	registry.MustRegister(telemetry.NewWorker(s.worker.Status), collectors.NewGoCollector(),

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/testr"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/delivery"
@@ -108,9 +109,10 @@ func (f *flow) submit(t *testing.T, ids ...string) {
 
 // app counts what it is given, by MessageID, and can hold its answers.
 type app struct {
-	mu   sync.Mutex
-	runs map[string]int
-	hold chan struct{}
+	mu      sync.Mutex
+	runs    map[string]int
+	sources map[string]int // by ce-source and MessageID
+	hold    chan struct{}
 }
 
 func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -118,6 +120,7 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get("Ce-Workpullingmessageid")
 	a.mu.Lock()
 	a.runs[id]++
+	a.sources[r.Header.Get("Ce-Source")+" "+id]++
 	hold := a.hold
 	a.mu.Unlock()
 	if string(body) != "payload of "+id {
@@ -146,11 +149,12 @@ type rig struct {
 	ended    chan error
 }
 
-func start(t *testing.T) *rig {
+// start runs a sidecar; edit changes what the rig has prepared.
+func start(t *testing.T, edit ...func(*rig, *transporttest.Authority)) *rig {
 	t.Helper()
 	dir := t.TempDir()
 	authority := transporttest.NewAuthority(t)
-	r := &rig{flow: startFlow(t, authority), app: &app{runs: map[string]int{}}, ended: make(chan error, 1)}
+	r := &rig{flow: startFlow(t, authority), app: &app{runs: map[string]int{}, sources: map[string]int{}}, ended: make(chan error, 1)}
 	server := httptest.NewServer(r.app)
 	t.Cleanup(server.Close)
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
@@ -179,6 +183,9 @@ func start(t *testing.T) *rig {
 		Namespace: "default", Pool: "pool", Flow: "orders",
 		ProducerAddress: r.flow.address, ProducerHost: "flow.example",
 		Window: 8, Concurrency: 2, HandlerPort: int32(appPort), HandlerPath: "/jobs", HandlerTimeoutSec: 60,
+	}
+	for _, e := range edit {
+		e(r, authority)
 	}
 	r.configure(t)
 
@@ -239,6 +246,41 @@ func (r *rig) status(t *testing.T) *protocolv1.WorkerStatus {
 	return status
 }
 
+// One sidecar, two flows: each job tells the app whose it is.
+func TestJobsOfTwoFlowsReachTheApp(t *testing.T) {
+	var returns *flow
+	r := start(t, func(r *rig, authority *transporttest.Authority) {
+		returns = startFlow(t, authority)
+		r.document.Flows = []runtimeconfig.WorkerFlow{
+			{Name: "orders", ProducerAddress: r.flow.address, ProducerHost: "flow.example"},
+			{Name: "returns", ProducerAddress: returns.address, ProducerHost: "flow.example"},
+		}
+	})
+	r.flow.submit(t, "a", "b")
+	returns.submit(t, "b", "c")
+	transporttest.Eventually(t, "everything is confirmed", func() bool {
+		return r.flow.stats(t).Confirmed == 2 && returns.stats(t).Confirmed == 2
+	})
+	r.app.mu.Lock()
+	defer r.app.mu.Unlock()
+	want := map[string]int{
+		"/namespaces/default/flows/orders a": 1, "/namespaces/default/flows/orders b": 1,
+		"/namespaces/default/flows/returns b": 1, "/namespaces/default/flows/returns c": 1,
+	}
+	if diff := cmp.Diff(want, r.app.sources); diff != "" {
+		t.Errorf("what the app was given (-want +got):\n%s", diff)
+	}
+}
+
+// A document of an older operator names one flow.
+func TestAnOlderOperatorsDocument(t *testing.T) {
+	r := start(t)
+	if len(r.document.Flows) != 0 {
+		t.Fatal("the rig writes the newer form")
+	}
+	transporttest.Eventually(t, "registered", func() bool { return r.status(t).GetRegistered() })
+}
+
 func TestJobsReachTheAppAndAreConfirmed(t *testing.T) {
 	r := start(t)
 	ids := make([]string, 200)
@@ -258,7 +300,7 @@ func TestJobsReachTheAppAndAreConfirmed(t *testing.T) {
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(answer.Body)
-	if !bytes.Contains(text, []byte(`workpulling_worker_settled_jobs_total{outcome="confirmed"} 200`)) {
+	if !bytes.Contains(text, []byte(`workpulling_worker_settled_jobs_total{flow="orders",outcome="confirmed"} 200`)) {
 		t.Errorf("metrics:\n%s", text)
 	}
 	transporttest.Eventually(t, "the worker is idle", func() bool { return r.status(t).GetUnsettled() == 0 })

@@ -26,6 +26,10 @@ func MakePool(name, namespace, flow string) *PoolBuilder {
 			FlowControlWindow:          50,
 			ResendIntervalMilliseconds: 2000,
 			Concurrency:                1,
+			Dedup: v1alpha1.DedupSpec{
+				MaxProducers:        ptr.To[int32](v1alpha1.DefaultMaxProducers),
+				ProducerIdleSeconds: ptr.To[int32](v1alpha1.DefaultProducerIdleSeconds),
+			},
 			Handler:                    v1alpha1.HandlerSpec{HTTP: &v1alpha1.HTTPHandlerSpec{Port: 8080, Path: "/", TimeoutSeconds: 60}},
 			Drain:                      v1alpha1.DrainSpec{TimeoutSeconds: 120},
 			Update: v1alpha1.UpdateSpec{
@@ -78,6 +82,18 @@ func (b *PoolBuilder) Replicas(replicas int32) *PoolBuilder {
 // Image sets the image of the app container.
 func (b *PoolBuilder) Image(image string) *PoolBuilder {
 	b.pool.Spec.Template.Spec.Containers[0].Image = image
+	return b
+}
+
+// Flows sets the flows.
+func (b *PoolBuilder) Flows(names ...string) *PoolBuilder {
+	b.pool.Spec.Flows = names
+	return b
+}
+
+// Dedup bounds what is remembered about producers; 0 is no limit.
+func (b *PoolBuilder) Dedup(maxProducers, producerIdleSeconds int32) *PoolBuilder {
+	b.pool.Spec.Dedup = v1alpha1.DedupSpec{MaxProducers: &maxProducers, ProducerIdleSeconds: &producerIdleSeconds}
 	return b
 }
 

@@ -38,6 +38,7 @@ template:
 flowControlWindow: 50
 resendIntervalMilliseconds: 2000
 concurrency: 1
+dedup: {maxProducers: 1024, producerIdleSeconds: 300}
 handler:
   http: {port: 8080, path: /, timeoutSeconds: 60}
 drain: {timeoutSeconds: 120}

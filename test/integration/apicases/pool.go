@@ -1,6 +1,9 @@
 package apicases
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 var poolCases = []Case{
 	{Name: "the smallest pool", Base: Pool},
@@ -17,13 +20,36 @@ var poolCases = []Case{
 	{Name: "a pool without a spec", Base: Pool, Object: []string{`spec: null`}, Refused: "spec: Required value"},
 	{Name: "a pool without a flow", Base: Pool, Object: []string{`spec: {flows: null}`}, Refused: "spec.flows: Required value"},
 	{Name: "a pool of an empty list of flows", Base: Pool, Object: []string{`spec: {flows: []}`}, Refused: "spec.flows"},
-	{Name: "a pool of two flows", Base: Pool, Object: []string{`spec: {flows: [orders, returns]}`}, Refused: "must have at most 1 item"},
+	{Name: "a pool of two flows", Base: Pool, Object: []string{`spec: {flows: [orders, returns]}`}},
+	{Name: "a pool of 16 flows", Base: Pool, Object: []string{set("spec.flows", flowNames(16))}},
+	{Name: "a pool of 17 flows", Base: Pool, Object: []string{set("spec.flows", flowNames(17))}, Refused: "must have at most 16 items"},
+	{Name: "a pool that names a flow twice", Base: Pool, Object: []string{`spec: {flows: [orders, orders]}`}, Refused: "Duplicate value"},
+	{Name: "a pool that gets a second flow", Base: Pool, Update: []string{`spec: {flows: [orders, returns]}`}},
 	{Name: "a pool of a flow without a name", Base: Pool, Object: []string{`spec: {flows: [""]}`}, Refused: "spec.flows[0]"},
 	{Name: "a pool of a flow in another namespace", Base: Pool, Object: []string{`spec: {flows: ["eu/orders"]}`}, Refused: "spec.flows[0]"},
 	{Name: "a pool that moves to another flow", Base: Pool, Update: []string{`spec: {flows: [returns]}`}},
 	{Name: "a pool without a template", Base: Pool, Object: []string{`spec: {template: null}`}, Refused: "spec.template: Required value"},
 
 	{Name: "a window equal to concurrency", Base: Pool, Object: []string{`spec: {flowControlWindow: 8, concurrency: 8}`}},
+	{Name: "a worker that forgets no producer", Base: Pool, Object: []string{`spec: {dedup: {maxProducers: 0, producerIdleSeconds: 0}}`}},
+	{
+		Name: "as many producers as flows", Base: Pool,
+		Object: []string{`spec: {flows: [orders, returns], dedup: {maxProducers: 2}}`},
+	},
+	{
+		Name: "fewer producers than flows", Base: Pool,
+		Object:  []string{`spec: {flows: [orders, returns], dedup: {maxProducers: 1}}`},
+		Refused: "dedup.maxProducers must be 0 or at least the number of flows",
+	},
+	{
+		Name: "producers forgotten after ten resends", Base: Pool,
+		Object: []string{`spec: {resendIntervalMilliseconds: 2000, dedup: {producerIdleSeconds: 20}}`},
+	},
+	{
+		Name: "producers forgotten while they resend", Base: Pool,
+		Object:  []string{`spec: {resendIntervalMilliseconds: 2000, dedup: {producerIdleSeconds: 19}}`},
+		Refused: "dedup.producerIdleSeconds must be 0 or at least 10 times resendIntervalMilliseconds",
+	},
 	{
 		Name: "a window below concurrency", Base: Pool, Object: []string{`spec: {flowControlWindow: 7, concurrency: 8}`},
 		Refused: "concurrency must not be greater than flowControlWindow",
@@ -75,6 +101,13 @@ var poolCases = []Case{
 	},
 	{Name: "a paused pool", Base: Pool, Object: []string{`spec: {paused: Enabled}`}},
 	{Name: "a pool that is paused by a boolean", Base: Pool, Object: []string{`spec: {paused: true}`}, Refused: "spec.paused"},
+}
+
+func flowNames(n int) (names []any) {
+	for i := range n {
+		names = append(names, fmt.Sprint("flow-", i))
+	}
+	return names
 }
 
 func addToTemplate(field string) string { return "spec: {template: {spec: {" + field + "}}}" }

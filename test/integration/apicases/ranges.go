@@ -33,7 +33,9 @@ var Ranges = []Range{
 
 	{Base: Pool, Path: "spec.replicas", Min: 0, Max: 10000},
 	{Base: Pool, Path: "spec.flowControlWindow", Min: 1, Max: 10000},
-	{Base: Pool, Path: "spec.resendIntervalMilliseconds", Min: 100, Max: 60000},
+	{Base: Pool, Path: "spec.resendIntervalMilliseconds", Min: 100, Max: 60000, AtMax: `spec: {dedup: {producerIdleSeconds: 600}}`},
+	{Base: Pool, Path: "spec.dedup.maxProducers", Min: 0, Max: 1000000},
+	{Base: Pool, Path: "spec.dedup.producerIdleSeconds", Min: 0, Max: 31536000},
 	{Base: Pool, Path: "spec.concurrency", Min: 1, Max: 1000, AtMax: `spec: {flowControlWindow: 1000}`},
 	{Base: Pool, Path: "spec.handler.http.port", Min: 1, Max: 65535},
 	{Base: Pool, Path: "spec.handler.http.timeoutSeconds", Min: 1, Max: 86400},
