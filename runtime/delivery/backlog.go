@@ -99,7 +99,27 @@ func (b *backlog) head() *job {
 	return next
 }
 
-// take removes what head returned.
+// untriedLook bounds how many jobs are compared for a probe.
+const untriedLook = 256
+
+// untried returns the job with the fewest attempts of some dispatchable ones, the oldest of them; head is what head returned.
+func (b *backlog) untried(head *job) *job {
+	best := head
+	see := func(j *job) {
+		if j != nil && j.loaded() && (j.attempts < best.attempts || j.attempts == best.attempts && j.seq < best.seq) {
+			best = j
+		}
+	}
+	for _, j := range b.returned.items[:min(untriedLook, b.returned.len())] {
+		see(j)
+	}
+	if b.fresh.len() > 0 {
+		see(b.fresh.at(b.fresh.first))
+	}
+	return best
+}
+
+// take removes what head or untried returned.
 func (b *backlog) take(j *job) {
 	if j.index >= 0 {
 		b.returned.remove(j.index)

@@ -14,6 +14,7 @@ type binding struct {
 	pod        *pod
 	conn       *workerConn // nil while its stream is away
 	worker     Worker
+	revision   *revision
 	nonce      string
 	nonces     []string // a few earlier ones
 
@@ -30,8 +31,10 @@ type binding struct {
 	bound    int // unsettled jobs in slots
 	settling int // settled ones that are not durable yet
 
-	ring int // position in the roster
-	free int // its part of the roster's free demand
+	ring int    // position in the roster
+	free int    // its part of the roster's free demand
+	load int    // position in the roster's order of loads, -1 outside
+	turn uint64 // when it was served last, see roster.turns
 
 	heard    Now
 	liveness *timer
@@ -55,8 +58,11 @@ func (b *binding) unstarted() int {
 // maxSpan bounds the above-set of a binding.
 const maxSpan = 2 * protocol.MaxFlowControlWindow
 
-// freeDemand is how many more jobs the worker may get now (I-4).
-func (b *binding) freeDemand(c *Controller, now Now) int {
+// freeDemand is how many more jobs the worker gets now.
+func (b *binding) freeDemand(c *Controller, now Now) int { return b.revision.admits(b, b.capacity(c, now)) }
+
+// capacity is how many more jobs the worker has demand for (I-4).
+func (b *binding) capacity(c *Controller, now Now) int {
 	if b.conn == nil || b.draining || now-b.heard >= doubtOf(b.deadline) {
 		return 0
 	}
@@ -66,7 +72,10 @@ func (b *binding) freeDemand(c *Controller, now Now) int {
 }
 
 // refresh brings the roster up to date after anything that free demand depends on.
-func (c *Controller) refresh(now Now, b *binding) { c.roster.setFree(b, b.freeDemand(c, now)) }
+func (c *Controller) refresh(now Now, b *binding) {
+	c.choose(now, b)
+	c.roster.setFree(b, b.freeDemand(c, now))
+}
 
 func (b *binding) find(seq int64) *job {
 	if !b.slots.has(seq) {
@@ -87,6 +96,7 @@ func (c *Controller) bind(now Now, w *workerConn, p *pod, m protocol.RegisterCon
 	b.liveness = newTimer(func(now Now) { c.checkLiveness(now, b) })
 	b.beat = newTimer(func(now Now) { c.sendHeartbeat(now, b) })
 	p.binding, w.binding = b, b
+	c.join(b)
 	c.roster.add(b)
 	c.armLiveness(now, b)
 	c.timers.set(b.beat, now+b.heartbeat)
@@ -104,6 +114,7 @@ const (
 // unbind takes a binding out of the flow; its unsettled jobs go back to the backlog (G-103). What it settled stays settled.
 func (c *Controller) unbind(now Now, b *binding, f fate) {
 	c.roster.remove(b)
+	c.leave(now, b, f)
 	c.timers.stop(b.liveness)
 	c.timers.stop(b.beat)
 	if b.conn != nil {
@@ -119,6 +130,9 @@ func (c *Controller) unbind(now Now, b *binding, f fate) {
 		j.binding = nil
 		if j.place == bound {
 			c.inFlight--
+			if f == lost {
+				j.last = b.pod.number
+			}
 			c.comeBack(now, j, f, n <= b.started)
 		}
 	}

@@ -29,6 +29,8 @@ type ControllerConfig struct {
 	Heartbeat, Deadline time.Duration
 	// MaxWindow caps every worker's flow-control window (10,000).
 	MaxWindow int
+	// Dispatch says whose turn it is among the workers with free demand (RoundRobin).
+	Dispatch Dispatch
 	// QueueAttempts and QueueBackoff retry a failing operation of the durable lane (3, 100 ms; G-183).
 	QueueAttempts int
 	QueueBackoff  time.Duration
@@ -54,6 +56,7 @@ func DefaultControllerConfig() ControllerConfig {
 		Heartbeat:           2 * time.Second,
 		Deadline:            10 * time.Second,
 		MaxWindow:           10_000,
+		Dispatch:            RoundRobin,
 		QueueAttempts:       3,
 		QueueBackoff:        100 * time.Millisecond,
 		IsolateConfirmAfter: time.Minute,
@@ -106,6 +109,9 @@ func (c ControllerConfig) sane() ControllerConfig {
 	c.BacklogJobs, c.BacklogBytes, c.MaxAttempts = max(0, c.BacklogJobs), max(0, c.BacklogBytes), max(0, c.MaxAttempts)
 	c.BackoffMax = max(c.BackoffMax, c.BackoffInitial)
 	c.MaxWindow = min(c.MaxWindow, protocol.MaxFlowControlWindow)
+	if c.Dispatch != LeastOutstanding {
+		c.Dispatch = RoundRobin
+	}
 	return c
 }
 

@@ -41,6 +41,9 @@ type Controller struct {
 	conns       map[ConnID]*workerConn
 	connsL      []*workerConn // in the order of connection
 	pods        map[string]*pod
+	podsSeen    uint64          // pods ever seen
+	quarantine  map[string]*pod // of pods, those that are kept away
+	revisions   map[revisionKey]*revision
 	unbound     deque[*pod]
 	roster      roster
 	bindings    uint64 // bindings ever made
@@ -59,7 +62,7 @@ type Controller struct {
 }
 
 type counters struct {
-	accepted, confirmed, deadLettered, redelivered, nacked, handedBack uint64
+	accepted, confirmed, deadLettered, redelivered, nacked, handedBack, paused uint64
 	deadLetters                                                        int64
 	isolated, settling                                                 int
 }
@@ -77,9 +80,13 @@ func NewController(cfg ControllerConfig, rnd Random) *Controller {
 		endpoints:   map[ConnID]*endpoint{},
 		conns:       map[ConnID]*workerConn{},
 		pods:        map[string]*pod{},
+		quarantine:  map[string]*pod{},
+		revisions:   map[revisionKey]*revision{},
+		roster:      newRoster(),
 		timers:      newTimers(),
 		dropped:     map[string]uint64{},
 	}
+	c.roster.setDispatch(c.cfg.Dispatch)
 	c.release = newTimer(func(Now) {})
 	c.lane.init()
 	c.load.init(c)
@@ -138,7 +145,7 @@ func (c *Controller) handle(now Now, ev Event) {
 	case WorkerConnected:
 		c.connect(ev)
 	case WorkerDisconnected:
-		c.disconnect(ev.Conn)
+		c.disconnect(now, ev.Conn)
 	case WorkerGone:
 		c.workerGone(now, ev)
 	case Paused:
@@ -203,6 +210,11 @@ func (c *Controller) Stats() Stats {
 		HandedBack:            c.counts.handedBack,
 		Dropped:               maps.Clone(c.dropped),
 		Bindings:              c.roster.stats(),
+		Paused:                c.pausedRevisions(),
+		Quarantined:           c.quarantined(),
+		Pauses:                c.counts.paused,
+		TrackedWorkers:        len(c.pods),
+		TrackedStreams:        len(c.conns),
 	}
 }
 
@@ -217,6 +229,7 @@ func (c *Controller) queueError() string {
 
 func (c *Controller) reconfigure(now Now, cfg ControllerConfig) {
 	c.cfg = cfg.sane()
+	c.roster.setDispatch(c.cfg.Dispatch)
 	for _, b := range c.roster.ring {
 		c.refresh(now, b)
 		c.armLiveness(now, b)

@@ -1,6 +1,7 @@
 package delivery
 
-// dispatch gives the backlog's head to the next worker in turn, as long as there are both (G-053).
+// dispatch gives the backlog's head to the next worker in turn, as long as there are both (G-053). A probe prefers a job that nobody
+// has failed yet: a few hopeless jobs must not keep a revision paused.
 func (c *Controller) dispatch(now Now) {
 	for c.dispatching && c.roster.free > 0 {
 		j := c.backlog.head()
@@ -9,8 +10,12 @@ func (c *Controller) dispatch(now Now) {
 		}
 		b := c.roster.next(j.last)
 		if free := b.freeDemand(c, now); free != b.free {
-			c.roster.setFree(b, free) // silent for too long since it was last looked at
+			c.refresh(now, b) // silent for too long since it was last looked at
 			continue
+		}
+		if r := b.revision; r.open {
+			j = c.backlog.untried(j)
+			r.probe = j
 		}
 		c.backlog.take(j)
 		c.give(b, j)

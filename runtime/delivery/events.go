@@ -22,6 +22,8 @@ type Worker struct {
 	PodUID  string
 	PodName string
 	Pool    string
+	// Revision is that of the pool's template the pod was made from; empty where nobody knows.
+	Revision string
 }
 
 // --- events into the Controller -------------------------------------------------------------------------------------

@@ -13,6 +13,17 @@ func (h *heap[T]) len() int { return len(h.items) }
 // peek returns the least item; the heap must not be empty.
 func (h *heap[T]) peek() T { return h.items[0] }
 
+// second is the index of the item that would be the least without the first, -1 if there is none.
+func (h *heap[T]) second() int {
+	switch {
+	case len(h.items) < 2:
+		return -1
+	case len(h.items) > 2 && h.less(h.items[2], h.items[1]):
+		return 2
+	}
+	return 1
+}
+
 func (h *heap[T]) push(item T) {
 	h.items = append(h.items, item)
 	h.moved(item, len(h.items)-1)

@@ -23,7 +23,7 @@ type job struct {
 
 	binding   *binding // while bound, and while settling until the settlement is taken over
 	workerSeq int64
-	last      uint64 // number of the binding that failed it last: the next try prefers another one
+	last      uint64 // number of the pod that failed it last: the next try prefers another one
 	due       Now    // while delayed
 	index     int    // in its heap, -1 outside
 

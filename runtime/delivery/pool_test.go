@@ -3,7 +3,6 @@ package delivery
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,59 +10,12 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-func TestB220_EqualWorkersGetEqualShares(t *testing.T) {
-	w := newWorld(t, nil)
-	var workers []*testWorker
-	for i := range 3 {
-		workers = append(workers, w.worker(fmt.Sprint("w", i), nil).serve(confirmAll))
-	}
-	p := w.producer(30)
-	for range 10 {
-		w.submit(p, w.rnd.ID()+"-", 30)
-	}
-	for _, tw := range workers {
-		if n := len(tw.starts); n < 99 || n > 101 {
-			t.Fatalf("%s got %d of 300", tw.name, n)
-		}
-	}
-}
-
 func TestB221_NewcomerGetsWorkAtOnce(t *testing.T) {
 	w, _, p := withJobs(t, 50, nil)
 	w.submit(p, "more", 10)
 	w.equal("backlog", w.ctl.Stats().BacklogJobs, 10)
 	b := w.worker("b", nil)
 	w.equal("held by the newcomer", b.cons.Status(w.now).Unsettled, 10)
-}
-
-func TestRoundRobinSurvivesALeaver(t *testing.T) {
-	// Removing an entry before the cursor must not skip a turn (G-X14), and who comes back queues at the end (G-057).
-	w := newWorld(t, nil)
-	var names []string
-	workers := map[string]*testWorker{}
-	for i := range 5 {
-		name := fmt.Sprint("w", i)
-		workers[name] = w.worker(name, nil).serve(func(protocol.Delivery) protocol.Outcome {
-			names = append(names, name)
-			return protocol.Confirmed
-		})
-	}
-	p := w.producer(1)
-	give := func() {
-		p.submit(newJob(w.rnd.ID()))
-		w.advance(10 * time.Millisecond)
-	}
-	give()
-	give()
-	give()
-	workers["w1"].kill()
-	give()
-	again := w.incarnation("w1", "again", nil)
-	again.serve(func(protocol.Delivery) protocol.Outcome { names = append(names, "w1"); return protocol.Confirmed })
-	for range 6 {
-		give()
-	}
-	w.equal("turns", strings.Join(names, " "), "w0 w1 w2 w3 w4 w1 w0 w2 w3 w4")
 }
 
 func TestB223_ScaleUpAndDownUnderLoad(t *testing.T) {
@@ -95,16 +47,6 @@ func TestB223_ScaleUpAndDownUnderLoad(t *testing.T) {
 	}
 	w.advance(10 * time.Minute)
 	w.equal("confirmed", w.ctl.Stats().Confirmed, 800)
-}
-
-func TestB224_NothingForDrainingOrAbsentWorkers(t *testing.T) {
-	w := newWorld(t, nil)
-	a, b, c := w.worker("a", nil), w.worker("b", nil), w.worker("c", nil)
-	a.step(Cordon{})
-	b.disconnect()
-	w.run()
-	w.submit(w.producer(10), "", 5)
-	w.equal("shares", []int{len(a.starts), len(b.starts), c.cons.Status(w.now).Unsettled}, []int{0, 0, 5})
 }
 
 // TestB226 compares the cost of a job over a short and a long backlog; the benchmark has the figures. Only the best of many short

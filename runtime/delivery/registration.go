@@ -31,9 +31,11 @@ func (c *Controller) register(now Now, w *workerConn, m protocol.RegisterConsume
 	}
 	p := c.pods[w.worker.PodUID]
 	if p == nil {
-		p = &pod{uid: w.worker.PodUID}
+		c.podsSeen++
+		p = &pod{uid: w.worker.PodUID, number: c.podsSeen}
 		c.pods[p.uid] = p
 	}
+	p.worker = w.worker
 	c.registerPod(now, w, p, m)
 }
 
@@ -48,21 +50,30 @@ func (c *Controller) registerPod(now Now, w *workerConn, p *pod, m protocol.Regi
 		p.supersede(boot)
 		c.refuseRegistration(w, m, protocol.RefusedSuperseded, "a newer process of this pod took its place", maxBackoff)
 		return
+	case boot != p.boot:
+		c.succeedProcess(now, w, p, boot)
+	}
+	switch {
 	case now < p.coolUntil:
 		c.refuseRegistration(w, m, protocol.RefusedCoolingDown, p.cooling, p.coolUntil-now)
-		return
-	case p.binding != nil && p.boot == boot:
-		c.reregister(now, w, p.binding, m)
-		return
 	case p.binding != nil:
-		c.endBinding(now, p.binding, protocol.RefusedSuperseded, "a newer process of this pod took its place", 0, p.binding.conn != w)
+		c.reregister(now, w, p.binding, m)
+	default:
+		p.serial = max(p.serial, w.serial)
+		c.acknowledge(c.bind(now, w, p, m))
 	}
-	if p.boot != boot {
-		p.supersede(p.boot)
-		p.boot = boot
+}
+
+// succeedProcess notes that a newer process of the pod is there, which is the end of the one before it.
+func (c *Controller) succeedProcess(now Now, w *workerConn, p *pod, boot string) {
+	if b := p.binding; b != nil {
+		c.endBinding(now, b, protocol.RefusedSuperseded, "a newer process of this pod took its place", 0, b.conn != w)
 	}
-	p.serial = max(p.serial, w.serial)
-	c.acknowledge(c.bind(now, w, p, m))
+	if p.boot != "" && p.mourned != p.boot {
+		c.died(now, p)
+	}
+	p.supersede(p.boot)
+	p.boot, p.serial = boot, max(p.serial, w.serial)
 }
 
 // reregister refreshes the nonce fence of a living binding and moves it to the stream that asks; sequences, demand and jobs
@@ -91,7 +102,11 @@ func (c *Controller) reregister(now Now, w *workerConn, b *binding, m protocol.R
 		b.conn, w.binding, b.told = w, b, 0
 		b.pod.serial = max(b.pod.serial, w.serial)
 	}
-	b.worker = w.worker
+	if b.worker != w.worker {
+		c.leave(now, b, kept)
+		b.worker = w.worker
+		c.join(b)
+	}
 	b.window = min(m.Window, c.cfg.MaxWindow)
 	c.hear(now, b)
 	c.refresh(now, b)

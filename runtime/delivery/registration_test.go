@@ -330,6 +330,7 @@ func TestARefusalsPauseSurvivesAReconnect(t *testing.T) {
 	w.equal("registered", a.cons.Status(w.now).Registered, true)
 }
 
+// B-174: a pod whose processes die again and again is kept away, longer each time, until it lives for a while.
 func TestB174_FlappingPodMustWait(t *testing.T) {
 	w := newWorld(t, nil)
 	w.submit(w.producer(100), "", 20)
@@ -345,10 +346,99 @@ func TestB174_FlappingPodMustWait(t *testing.T) {
 	if refused < 4 {
 		t.Fatalf("refused %d times", refused)
 	}
-	b := w.worker("steady", nil).serve(confirmAll)
+	st := w.ctl.Stats()
+	w.equal("quarantined", []any{len(st.Quarantined), st.Quarantined[0].Worker.PodName, st.Quarantined[0].Flapping}, []any{1, "flapping", true})
+	w.worker("steady", nil).serve(confirmAll)
 	w.advance(time.Hour)
 	w.equal("confirmed", w.ctl.Stats().Confirmed, 20)
-	_ = b
+	w.equal("quarantined after all", len(w.ctl.Stats().Quarantined), 0)
+}
+
+// The pauses double up to a limit, the time in quarantine does not count as good behaviour, and a quiet time forgives everything.
+func TestB174_QuarantineDoublesAndIsForgiven(t *testing.T) {
+	w := newWorld(t, nil)
+	var waits []time.Duration
+	boots := 0
+	crash := func() {
+		boots++
+		v := w.incarnation("flapping", fmt.Sprint("boot-", boots), nil)
+		if r := v.lastRefusal(); r.Code == protocol.RefusedCoolingDown {
+			waits = append(waits, r.RetryAfter)
+			w.advance(r.RetryAfter)
+			v.die()
+			w.step(WorkerGone{PodUID: "flapping", BootNonce: fmt.Sprint("boot-", boots), Reason: "its lease says so"})
+			return
+		}
+		w.advance(3 * time.Second)
+		v.die()
+	}
+	for range flappingDeaths + 1 + 11 {
+		crash()
+	}
+	for i, got := range waits {
+		if want := min(cooling<<(i+1), coolingMax); got > want || got < want-4*time.Second {
+			t.Errorf("pause %d is %v, want %v", i, got, want)
+		}
+	}
+	w.equal("longest pause", waits[len(waits)-1], coolingMax)
+	w.advance(coolingMax)
+	boots++
+	v := w.incarnation("flapping", fmt.Sprint("boot-", boots), nil)
+	w.advance(coolingMax + flappingWindow + time.Second)
+	w.equal("bound again", v.cons.Status(w.now).Registered, true)
+	w.advance(2 * flappingWindow)
+	v.die()
+	waits = nil
+	for range flappingDeaths {
+		crash()
+	}
+	w.equal("pauses after a quiet time", len(waits), 0)
+}
+
+// Idle processes count as well; a stream that breaks, or a silence with nothing at stake, does not.
+func TestB174_OnlyDeathsCount(t *testing.T) {
+	w := newWorld(t, nil)
+	a := w.worker("unlucky", nil)
+	for range 20 {
+		a.disconnect()
+		a.connect()
+		w.advance(time.Second)
+	}
+	for range 10 {
+		w.toWorker = func(*testWorker, protocol.ToWorker) bool { return false }
+		w.fromWorker = func(*testWorker, protocol.FromWorker) bool { return false }
+		w.advance(11 * time.Second)
+		w.toWorker, w.fromWorker = nil, nil
+		w.advance(4 * time.Second)
+	}
+	w.equal("quarantined", len(w.ctl.Stats().Quarantined), 0)
+	w.advance(time.Minute)
+	w.equal("registered", a.cons.Status(w.now).Registered, true)
+}
+
+// The jobs of a flapping pod go elsewhere, also when it is back first.
+func TestB174_JobsGoElsewhere(t *testing.T) {
+	w := newWorld(t, nil)
+	v := w.incarnation("flapping", "boot-0", nil)
+	w.submit(w.producer(10), "", 1)
+	w.advance(100 * time.Millisecond)
+	w.equal("started", len(v.running), 1)
+	v.die()
+	b := w.worker("steady", nil)
+	v = w.incarnation("flapping", "boot-1", nil)
+	w.equal("shares", []int{len(v.starts), len(b.starts)}, []int{0, 1})
+}
+
+// A pod's quarantine goes with the pod (C-15).
+func TestQuarantineGoesWithThePod(t *testing.T) {
+	w := newWorld(t, nil)
+	for i := range 8 {
+		w.incarnation("flapping", fmt.Sprint("boot-", i), nil).die()
+	}
+	w.equal("quarantined", len(w.ctl.Stats().Quarantined), 1)
+	w.step(WorkerGone{PodUID: "flapping", Reason: "deleted"})
+	w.equal("quarantined after the pod", len(w.ctl.Stats().Quarantined), 0)
+	w.equal("timers", w.ctl.pods["flapping"].cooled.armed(), false)
 }
 
 func TestB205_SpentWorkerSequenceBeginsAnotherBinding(t *testing.T) {

@@ -2,12 +2,67 @@ package delivery
 
 import "math/bits"
 
+// Dispatch says who of the workers with free demand gets the next job.
+type Dispatch string
+
+const (
+	// RoundRobin takes turns in the order of registration (G-053). The zero value means it too.
+	RoundRobin Dispatch = "RoundRobin"
+	// LeastOutstanding takes the worker with the fewest unsettled jobs, and among equals the one that was served longest ago.
+	LeastOutstanding Dispatch = "LeastOutstanding"
+)
+
 // roster is the ring of live bindings in registration order, with the free demand of each and of all.
 type roster struct {
 	ring   []*binding
 	ready  []uint64 // bit i: ring[i] has free demand
 	cursor int      // position served last, -1 before the first
 	free   int
+
+	byLoad bool           // LeastOutstanding
+	load   heap[*binding] // those with free demand, while byLoad
+	turns  uint64         // services and registrations so far
+}
+
+func newRoster() roster {
+	return roster{load: heap[*binding]{
+		less: func(a, b *binding) bool {
+			return a.bound < b.bound || a.bound == b.bound && a.turn < b.turn
+		},
+		moved: func(b *binding, i int) { b.load = i },
+	}}
+}
+
+// setDispatch changes who goes first. Nobody loses a turn that is due (B-264).
+func (r *roster) setDispatch(d Dispatch) {
+	if r.byLoad == (d == LeastOutstanding) {
+		return
+	}
+	r.byLoad = !r.byLoad
+	if !r.byLoad {
+		for r.load.len() > 0 {
+			r.load.pop()
+		}
+		return
+	}
+	for i := range r.ring { // in the order of turns, beginning after the one served last
+		b := r.ring[(r.cursor+1+i)%len(r.ring)]
+		r.turns++
+		b.turn = r.turns
+		r.weigh(b)
+	}
+}
+
+// weigh brings the place of a binding in the order of loads up to date.
+func (r *roster) weigh(b *binding) {
+	switch waits := r.byLoad && b.free > 0; {
+	case waits && b.load < 0:
+		r.load.push(b)
+	case waits:
+		r.load.fix(b.load)
+	case b.load >= 0:
+		r.load.remove(b.load)
+	}
 }
 
 func (r *roster) len() int { return len(r.ring) }
@@ -17,7 +72,8 @@ func (r *roster) add(b *binding) {
 	if len(r.ring) == 0 {
 		r.cursor = -1
 	}
-	b.ring = len(r.ring)
+	r.turns++
+	b.ring, b.load, b.turn = len(r.ring), -1, r.turns
 	r.ring = append(r.ring, b)
 	if len(r.ready)*64 < len(r.ring) {
 		r.ready = append(r.ready, 0)
@@ -44,8 +100,13 @@ func (r *roster) remove(b *binding) {
 	b.ring = -1
 }
 
+// setFree notes the free demand of a binding. It must be called after every change of what the binding holds.
 func (r *roster) setFree(b *binding, free int) {
-	if free == b.free || b.ring < 0 {
+	if b.ring < 0 {
+		return
+	}
+	defer r.weigh(b)
+	if free == b.free {
 		return
 	}
 	r.free += free - b.free
@@ -57,20 +118,39 @@ func (r *roster) setFree(b *binding, free int) {
 	}
 }
 
-// next picks whose turn it is among those with free demand: the first after the one served last, but not the binding numbered
-// avoid if there is another. nil if nobody has free demand.
+// next picks whose turn it is among those with free demand, but not a binding of the pod numbered avoid if there is another. nil if
+// nobody has free demand.
 func (r *roster) next(avoid uint64) *binding {
+	if r.byLoad {
+		return r.lightest(avoid)
+	}
 	i := r.readyAfter(r.cursor)
 	if i < 0 {
 		return nil
 	}
-	if r.ring[i].number == avoid {
+	if r.ring[i].pod.number == avoid {
 		if other := r.readyAfter(i); other != i {
 			return r.ring[other] // the avoided one keeps its turn
 		}
 	}
 	r.cursor = i
 	return r.ring[i]
+}
+
+// lightest picks the binding with the fewest unsettled jobs.
+func (r *roster) lightest(avoid uint64) *binding {
+	if r.load.len() == 0 {
+		return nil
+	}
+	b := r.load.peek()
+	if other := r.load.second(); b.pod.number == avoid && other >= 0 {
+		b = r.load.items[other]
+	}
+	r.turns++
+	b.turn = r.turns
+	r.load.fix(b.load)
+	r.cursor = b.ring
+	return b
 }
 
 // readyAfter is the first ready position after at, going round; -1 if there is none.

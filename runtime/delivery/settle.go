@@ -41,6 +41,8 @@ func (c *Controller) settle(now Now, b *binding, s protocol.Settlement) {
 	c.inFlight--
 	c.unwant(j)
 	j.reason = reasonOf(s)
+	excused := b.revision.excuses(j)
+	c.judge(now, b.revision, j, s.Outcome)
 	switch s.Outcome {
 	case protocol.Confirmed:
 		c.end(j, false)
@@ -50,6 +52,10 @@ func (c *Controller) settle(now Now, b *binding, s protocol.Settlement) {
 	case protocol.Nacked, protocol.Abandoned:
 		c.counts.nacked++
 		c.letGo(b, j)
+		if excused {
+			c.wait(now, j, c.jobBackoff(1))
+			return
+		}
 		c.failed(now, j)
 	case protocol.Delayed:
 		c.letGo(b, j)
@@ -100,7 +106,7 @@ func (c *Controller) letGo(b *binding, j *job) {
 		b.slots.pop()
 	}
 	j.binding, j.workerSeq = nil, 0
-	j.last = b.number
+	j.last = b.pod.number
 	c.tellTaken(b, seq)
 }
 

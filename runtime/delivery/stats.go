@@ -51,6 +51,13 @@ type Stats struct {
 	Dropped map[string]uint64
 
 	Bindings []BindingStats
+	// Paused are the pool revisions whose every job fails, Quarantined the pods that are kept away.
+	Paused      []RevisionStats
+	Quarantined []QuarantineStats
+	// Pauses counts how often a revision was paused.
+	Pauses uint64
+	// TrackedWorkers and TrackedStreams are how many pods and streams of workers are remembered.
+	TrackedWorkers, TrackedStreams int
 }
 
 // BindingStats describes one binding.

@@ -25,6 +25,8 @@ type workerConn struct {
 // pod is what outlives a binding: which incarnations of a pod are over, and how it behaved.
 type pod struct {
 	uid        string
+	number     uint64 // counts pods; never reused
+	worker     Worker // as it registered last
 	binding    *binding
 	boot       string   // of the newest incarnation
 	superseded []string // boot nonces that are over (B-089)
@@ -32,10 +34,12 @@ type pod struct {
 
 	violations  int
 	violationAt Now
-	deaths      int // with jobs at its hands
+	deaths      int
 	deathAt     Now
+	mourned     string // boot nonce of the process that was counted last
 	coolUntil   Now
 	cooling     string // why
+	cooled      *timer
 
 	unboundAt Now
 	queued    bool
@@ -49,13 +53,6 @@ const (
 	unboundFor  = time.Hour
 	// malformedLimit is how many malformed messages a stream may send in one liveness deadline (B-204).
 	malformedLimit = 64
-	// cooling is the pause after a first violation; it doubles up to coolingMax, and a good period forgives.
-	cooling       = time.Second
-	coolingMax    = 5 * time.Minute
-	coolingForget = 10 * time.Minute
-	// flappingDeaths within flappingWindow of each other are forgiven.
-	flappingDeaths = 4
-	flappingWindow = time.Minute
 )
 
 func (c *Controller) connect(ev WorkerConnected) {
@@ -70,7 +67,7 @@ func (c *Controller) connect(ev WorkerConnected) {
 }
 
 // disconnect keeps the binding: the worker may come back before its deadline and lose nothing.
-func (c *Controller) disconnect(conn ConnID) {
+func (c *Controller) disconnect(now Now, conn ConnID) {
 	w, ok := c.conns[conn]
 	if !ok {
 		return
@@ -79,7 +76,7 @@ func (c *Controller) disconnect(conn ConnID) {
 	c.connsL = slices.DeleteFunc(c.connsL, func(x *workerConn) bool { return x == w })
 	if b := w.binding; b != nil {
 		b.conn, w.binding = nil, nil
-		c.roster.setFree(b, 0)
+		c.refresh(now, b)
 	}
 }
 
@@ -90,6 +87,7 @@ func (c *Controller) workerGone(now Now, ev WorkerGone) {
 	}
 	if ev.BootNonce == "" {
 		ev.BootNonce = p.boot
+		c.readmit(p)
 	}
 	p.supersede(ev.BootNonce)
 	if p.binding != nil && p.boot == ev.BootNonce {
@@ -123,6 +121,7 @@ func (c *Controller) rest(now Now, p *pod) {
 		c.unbound.pop()
 		oldest.queued = false
 		if oldest.binding == nil && oldest != p {
+			c.readmit(oldest)
 			delete(c.pods, oldest.uid)
 		}
 	}
@@ -214,34 +213,8 @@ func (b *binding) noteStarted(started int64) {
 // violation ends the binding of a worker that breaks the protocol, and lets its pod wait, longer each time (G-101, B-204).
 func (c *Controller) violation(now Now, b *binding, reason string) {
 	c.drop(string(protocol.RefusedViolation))
-	p := b.pod
-	if now-p.violationAt > coolingForget {
-		p.violations = 0
-	}
-	p.violations++
-	p.violationAt = now
-	wait := p.cool(now, p.violations-1, "the worker broke the protocol")
-	c.endBinding(now, b, protocol.RefusedViolation, reason, wait, p.violations > 1)
-}
-
-// cool keeps the pod away for a while that doubles with each step.
-func (p *pod) cool(now Now, step int, reason string) time.Duration {
-	wait := min(cooling<<min(step, 20), coolingMax)
-	p.coolUntil, p.cooling = max(p.coolUntil, now+wait), reason
-	return wait
-}
-
-// died counts a process of the pod that was lost with jobs at its hands. One that does so again and again must wait, so that
-// jobs do not starve at its hands (B-174).
-func (p *pod) died(now Now) {
-	if now-p.deathAt > flappingWindow {
-		p.deaths = 0
-	}
-	p.deaths++
-	p.deathAt = now
-	if p.deaths > flappingDeaths {
-		p.cool(now, p.deaths-flappingDeaths, "the worker died too often")
-	}
+	wait := c.violated(now, b.pod)
+	c.endBinding(now, b, protocol.RefusedViolation, reason, wait, b.pod.violations > 1)
 }
 
 // malformed counts a message that says nothing; too many end the stream.
@@ -266,8 +239,8 @@ func (c *Controller) endBinding(now Now, b *binding, code protocol.RefusalCode, 
 	if hangUp && b.conn != nil {
 		c.emit(CloseWorker{b.conn.conn, code})
 	}
-	if b.bound > 0 && code != protocol.RefusedViolation {
-		b.pod.died(now)
+	if b.bound > 0 && code == protocol.RefusedDeadlineExpired {
+		c.died(now, b.pod)
 	}
 	c.unbind(now, b, lost)
 }

@@ -30,6 +30,8 @@ type world struct {
 	last    ConnID
 	workers []*testWorker
 	prods   map[ConnID]*testProducer
+	// revisions are the pool revisions of workers, by name.
+	revisions map[string]string
 
 	// toWorker and fromWorker drop a message by returning false; applyErr and loadErr fail an operation.
 	toWorker   func(w *testWorker, m protocol.ToWorker) bool
@@ -63,6 +65,7 @@ func newWorld(t testing.TB, edit func(*ControllerConfig)) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, queue: q, rnd: &testRandom{}, conns: map[ConnID]*testWorker{}, prods: map[ConnID]*testProducer{}}
+	w.revisions = map[string]string{}
 	w.boot(edit)
 	return w
 }
@@ -434,7 +437,7 @@ func (tw *testWorker) connect() {
 	conn := w.last
 	tw.conn = conn
 	w.conns[conn] = tw
-	w.step(WorkerConnected{Conn: conn, Worker: Worker{PodUID: tw.name, PodName: cmp.Or(tw.pod, tw.name), Pool: "pool"}})
+	w.step(WorkerConnected{Conn: conn, Worker: Worker{PodUID: tw.name, PodName: cmp.Or(tw.pod, tw.name), Pool: "pool", Revision: w.revisions[tw.name]}})
 	tw.step(Connected{Conn: conn})
 	w.run()
 }

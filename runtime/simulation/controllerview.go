@@ -21,6 +21,7 @@ type controllerView struct {
 	reading    delivery.OpID
 	batch      queue.Batch
 	failures   int
+	pauses     uint64
 	bindings   map[string]*bindingView
 	registered map[delivery.ConnID]protocol.Incarnation // latest registration of a stream
 	latest     map[string]*deliveryView                 // latest dispatch of a MessageID in this session
@@ -280,12 +281,27 @@ func (v *controllerView) checkHeld() {
 	}
 }
 
+// countPolicies notes what the controller keeps away from jobs.
+func (v *controllerView) countPolicies(s delivery.Stats) {
+	if s.Pauses > v.pauses {
+		v.w.counts.Faults[RevisionPaused] += s.Pauses - v.pauses
+		v.pauses = s.Pauses
+	}
+	for _, q := range s.Quarantined {
+		if q.Flapping {
+			v.w.count(FlappingQuarantined)
+			break
+		}
+	}
+}
+
 // checkStats is the part of I-12 and of the credit rule that the snapshot shows.
 func (v *controllerView) checkStats(dispatched bool) {
 	if !dispatched && v.w.step%8 != 0 {
 		return
 	}
 	s := v.p.machine.Stats()
+	v.countPolicies(s)
 	inFlight := 0
 	for _, b := range s.Bindings {
 		inFlight += b.InFlight
@@ -462,7 +478,8 @@ func (v *controllerView) checkAttempt(before, now *deliveryView) {
 	wrong := counted < 0 || counted > 1
 	switch {
 	case before.sure && (before.outcome == protocol.Nacked || before.outcome == protocol.Abandoned):
-		wrong = counted != 1
+		// While a revision is paused, its failures cost nothing but those of the probes.
+		wrong = counted != 1 && (counted != 0 || v.p.machine.Stats().Pauses == 0)
 	case before.sure && (before.outcome == protocol.HandedBack || before.outcome == protocol.Delayed):
 		wrong = counted != 0
 	case !before.heard && started: // its worker was lost while it ran

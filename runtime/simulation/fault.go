@@ -62,11 +62,14 @@ const (
 	IntruderSpoke
 	ForgedSettlement
 	HandlerNacked
+	HandlerBroken
 	HandlerRejected
 	HandlerDelayed
 	HandlerUnreachable
 	HandlerOverran
 	PoisonKilled
+	RevisionPaused
+	FlappingQuarantined
 	faults
 )
 
@@ -92,9 +95,11 @@ var faultNames = [faults]string{
 	DeadLetterDropped: "dead letter dropped", Cordoned: "worker cordoned", Uncordoned: "worker uncordoned",
 	DrainStarted: "drain started", DrainFinished: "drain finished", DrainKilled: "drain cut short", ScaledUp: "scaled up",
 	ScaledDown: "scaled down", Reconfigured: "reconfigured", IntakeClosed: "intake closed", IntruderSpoke: "intruder spoke",
-	ForgedSettlement: "settlement forged", HandlerNacked: "handler nacked", HandlerRejected: "handler rejected",
-	HandlerDelayed: "handler delayed", HandlerUnreachable: "app unreachable", HandlerOverran: "handler ran past its timeout",
-	PoisonKilled: "poison job killed its worker",
+	ForgedSettlement: "settlement forged", HandlerNacked: "handler nacked", HandlerBroken: "handler of a broken revision failed",
+	HandlerRejected: "handler rejected",
+	HandlerDelayed:  "handler delayed", HandlerUnreachable: "app unreachable", HandlerOverran: "handler ran past its timeout",
+	PoisonKilled: "poison job killed its worker", RevisionPaused: "revision paused by its breaker",
+	FlappingQuarantined: "flapping pod quarantined",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -14,20 +14,25 @@ type pod struct {
 	uid     string
 	sidecar *sidecar // nil between two starts of it
 	ready   bool     // the app answers its port
+	broken  bool     // it is of the revision whose every handler fails
 	dark    bool     // nothing gets in or out
 	leaving bool     // it was told to drain for good
 	gone    bool
 }
 
 func (w *world) addPod() {
-	p := &pod{w: w, name: w.name("pod"), ready: true}
+	p := &pod{w: w, name: w.name("pod"), ready: true, broken: w.chance(w.profile.Broken)}
 	p.uid = "uid-" + p.name
 	w.pods = append(w.pods, p)
 	p.boot()
 }
 
 func (p *pod) verified() delivery.Worker {
-	return delivery.Worker{PodUID: p.uid, PodName: p.name, Pool: "pool"}
+	revision := "good"
+	if p.broken {
+		revision = "broken"
+	}
+	return delivery.Worker{PodUID: p.uid, PodName: p.name, Pool: "pool", Revision: revision}
 }
 
 // boot starts a sidecar process, with a boot nonce of its own.

@@ -22,6 +22,8 @@ type Profile struct {
 	Handler    handlerFaults
 	// Poison is the share of jobs that kill their worker, Odd of submissions that are invalid, in conflict or repeated.
 	Poison, Odd float64
+	// Broken is the share of pods of a revision whose every handler fails.
+	Broken float64
 	// Volatile forgets everything stored when the producer's process ends.
 	Volatile bool
 	// Overlap is how often a dial reaches another producer than the newest, if there is one (0.3).
@@ -230,6 +232,11 @@ var Profiles = []Profile{
 		},
 	},
 	{
+		Name: "broken revision", Jobs: [2]int{20, 80}, Workers: [2]int{1, 5}, Submitters: [2]int{1, 2}, Storm: 60 * time.Second,
+		FaultEvery: 5 * time.Second, Network: roughNetwork, Queue: quickQueue, Chaos: mix(workerChaos, operatorChaos, networkChaos), Broken: 0.6,
+		Handler: handlerFaults{nack: 0.05, mean: 100 * time.Millisecond},
+	},
+	{
 		Name: "drain storm", Jobs: [2]int{20, 60}, Workers: [2]int{2, 6}, Submitters: [2]int{1, 2}, Storm: 40 * time.Second,
 		FaultEvery: 800 * time.Millisecond, Network: roughNetwork, Queue: quickQueue, Chaos: drainChaos,
 		Handler: handlerFaults{nack: 0.05, unreachable: 0.05, mean: 800 * time.Millisecond},
@@ -292,6 +299,7 @@ func (p Profile) draw(rng *rand.Rand) tunables {
 	t.consumer.Concurrency = pick(rng, 1, 1, 1, 2, 4)
 	t.consumer.HandlerTimeout = pick(rng, 0, 2*time.Second, 10*time.Second, 5*time.Minute)
 	t.credits = pick(rng, 1, 1, 2, 10, 100)
+	c.Dispatch = pick(rng, delivery.RoundRobin, delivery.LeastOutstanding)
 	if p.tune != nil {
 		p.tune(rng, &t)
 	}

@@ -236,6 +236,9 @@ func (s *sidecar) invoke(a delivery.StartHandler) {
 				s.pod.crashSidecar(PoisonKilled)
 			}
 		})
+	case !w.healing && s.pod.broken:
+		w.count(HandlerBroken)
+		s.finishIn(w.someTime(h.mean), r, delivery.HandlerDone{Outcome: protocol.Nacked, Reason: "the revision is broken"})
 	case w.chance(h.unreachable):
 		w.count(HandlerUnreachable)
 		s.finishIn(0, r, delivery.HandlerDone{Outcome: protocol.HandedBack, Reason: "connection refused"})
