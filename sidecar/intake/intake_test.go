@@ -34,14 +34,14 @@ func TestMain(m *testing.M) {
 
 // world is an intake over a real producer with a memory queue, and a worker that is in-process.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	producer *endpoint.Producer
 	tokens   *transporttest.Tokens
 	options  intake.Options
 	server   *httptest.Server
 }
 
-func newWorld(t *testing.T, edit func(*endpoint.ProducerOptions, *intake.Options)) *world {
+func newWorld(t testing.TB, edit func(*endpoint.ProducerOptions, *intake.Options)) *world {
 	t.Helper()
 	q, err := memory.New(memory.Options{DeduplicationWindow: time.Hour})
 	if err != nil {
