@@ -43,31 +43,31 @@ func (w *world) strike(f Fault) {
 			w.strikePod(f, p)
 		}
 	case ProducerCrashed:
-		if p := w.active(); p != nil {
+		if p := w.anyFlow().active(); p != nil {
 			p.crash(ProducerCrashed)
 		}
 	case ProducerCrashedMidStep:
-		if p := w.active(); p != nil {
+		if p := w.anyFlow().active(); p != nil {
 			p.crashIn = w.rng.IntN(12)
 		}
 	case ProducerPaused:
-		if p := w.active(); p != nil {
+		if p := w.anyFlow().active(); p != nil {
 			p.pause(w.someTime(5 * time.Second))
 		}
 	case Takeover:
-		w.takeover()
+		w.anyFlow().takeover()
 	case SubmitterCrashed:
-		w.anySubmitter().crash()
+		w.anyFlow().anySubmitter().crash()
 	case SubmitterMisused:
-		w.anySubmitter().misuse()
+		w.anyFlow().anySubmitter().misuse()
 	case Resubmitted:
-		w.anySubmitter().resubmit()
+		w.anyFlow().anySubmitter().resubmit()
 	case QueueOutage:
-		w.breakQueue(f, w.someTime(4*time.Second))
+		w.anyFlow().breakQueue(f, w.someTime(4*time.Second))
 	case LongOutage:
-		w.breakQueue(f, 2*window+w.someTime(30*time.Second))
+		w.anyFlow().breakQueue(f, 2*window+w.someTime(30*time.Second))
 	case ConfirmStuck:
-		w.stickConfirm()
+		w.anyFlow().stickConfirm()
 	case ScaledUp:
 		if len(w.pods) < 8 {
 			w.count(ScaledUp)
@@ -76,11 +76,11 @@ func (w *world) strike(f Fault) {
 	case Reconfigured:
 		w.reconfigure()
 	case IntakeClosed:
-		w.closeIntake()
+		w.anyFlow().closeIntake()
 	case Redriven, DeadLetterDropped:
-		w.decide(f)
+		w.anyFlow().decide(f)
 	case Compacted:
-		w.compact()
+		w.anyFlow().compact()
 	case IntruderSpoke:
 		w.anyIntruder().speak()
 	default:
@@ -92,18 +92,18 @@ func (w *world) strikePod(f Fault, p *pod) {
 	s := p.sidecar
 	switch f {
 	case StreamCut:
-		if s != nil && s.stream != nil {
+		if st := s.anyStream(); st != nil {
 			w.count(f)
-			s.stream.end()
-		} else if a := w.anySubmitter().link; a != nil {
+			st.end()
+		} else if a := w.anyFlow().anySubmitter().link; a != nil {
 			a.cut()
 		}
 	case StreamHalfOpen:
-		if s != nil && s.stream != nil {
+		if st := s.anyStream(); st != nil {
 			w.count(f)
 			w.note(p.name, "its stream goes half open")
 			which := w.rng.IntN(3)
-			s.stream.up.dark, s.stream.down.dark = which != 0, which != 1
+			st.up.dark, st.down.dark = which != 0, which != 1
 		}
 	case PodPartitioned:
 		p.darken(w.someTime(6 * time.Second))
@@ -152,16 +152,16 @@ func (w *world) strikePod(f Fault, p *pod) {
 	}
 }
 
-func (w *world) breakQueue(f Fault, length time.Duration) {
+func (w *flow) breakQueue(f Fault, length time.Duration) {
 	w.count(f)
 	w.outageEnd = max(w.outageEnd, w.now+length)
 	w.note("queue", "is down until %v", w.outageEnd)
 }
 
-func (w *world) anySubmitter() *submitter { return w.submitters[w.rng.IntN(len(w.submitters))] }
+func (w *flow) anySubmitter() *submitter { return w.submitters[w.rng.IntN(len(w.submitters))] }
 
 // stickConfirm makes the queue refuse the confirm of one open job for a while.
-func (w *world) stickConfirm() {
+func (w *flow) stickConfirm() {
 	if len(w.ledger.open) == 0 {
 		return
 	}
@@ -178,9 +178,9 @@ func (w *world) stickConfirm() {
 func (w *world) reconfigure() {
 	w.count(Reconfigured)
 	t := w.profile.draw(w.rng)
-	if p := w.active(); p != nil && w.chance(0.6) {
+	if p := w.anyFlow().active(); p != nil && w.chance(0.6) {
 		p.reconfigure(t.controller)
-		w.ledger.reconfigured(t.controller)
+		p.w.ledger.reconfigured(t.controller)
 		return
 	}
 	if p := w.anyPod(); p != nil && p.sidecar != nil {
@@ -193,7 +193,7 @@ func (w *world) reconfigure() {
 	}
 }
 
-func (w *world) closeIntake() {
+func (w *flow) closeIntake() {
 	p := w.active()
 	if p == nil {
 		return
@@ -210,8 +210,9 @@ func (w *world) closeIntake() {
 func (w *world) garble(s *sidecar) {
 	w.count(GarbledToWorker)
 	s.receive(func() {
-		m := w.garbledToWorker(s.view)
-		conn := s.conns
+		link := s.links[w.rng.IntN(len(s.links))]
+		m := w.garbledToWorker(link)
+		conn := link.conn
 		if w.chance(0.2) {
 			conn = delivery.ConnID(w.rng.IntN(int(s.conns) + 2))
 		}

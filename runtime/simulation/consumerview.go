@@ -12,21 +12,20 @@ type consumerView struct {
 	s *sidecar
 	w *world
 
-	binding     string // the last that it acknowledged by speaking in its name
-	hold        int    // how often the binding changed
-	demand      int64  // the highest RequestUpTo of that binding
-	nonce       string
 	window      int // the largest it was ever configured with
 	concurrency int // likewise
 	running     map[string]*run
 	runs        int
 	runIDs      map[delivery.RunID]bool
-	succeeded   map[string]bool // ids whose handler ended in success in this process
-	lastStarted int64           // the highest worker sequence started in the binding
+	succeeded   map[flowJob]bool // whose handler ended in success in this process
 	settlements map[settlementKey]protocol.Settlement
-	lastHeard   time.Duration
-	deadline    time.Duration
 	appReady    bool
+}
+
+// flowJob names a job among those of all flows.
+type flowJob struct {
+	flow *flow
+	id   string
 }
 
 // settlementKey names a settlement. A worker that went to another controller and came back holds the same binding anew, and
@@ -39,7 +38,7 @@ type settlementKey struct {
 
 func newConsumerView(s *sidecar) *consumerView {
 	v := &consumerView{
-		s: s, w: s.w, running: map[string]*run{}, runIDs: map[delivery.RunID]bool{}, succeeded: map[string]bool{},
+		s: s, w: s.w, running: map[string]*run{}, runIDs: map[delivery.RunID]bool{}, succeeded: map[flowJob]bool{},
 		settlements: map[settlementKey]protocol.Settlement{},
 	}
 	v.reconfigured(s.config)
@@ -56,23 +55,29 @@ func (v *consumerView) before(event delivery.ConsumerEvent) {
 		v.heard(e)
 	case delivery.AppReady:
 		v.appReady = e.Ready
-	case delivery.Connected, delivery.ConsumerPaused:
-		v.lastHeard = v.w.now // silence starts anew
+	case delivery.Connected: // silence starts anew
+		v.s.linkTo(e.Flow).lastHeard = v.w.now
+	case delivery.ConsumerPaused:
+		for _, l := range v.s.links {
+			l.lastHeard = v.w.now
+		}
 	}
 }
 
 func (v *consumerView) heard(e delivery.FromController) {
-	if e.Conn == v.s.conns {
-		v.lastHeard = v.w.now
+	l := v.s.linkOn(e.Conn)
+	if l == nil {
+		return
 	}
+	l.lastHeard = v.w.now
 	switch m := e.Message.(type) {
 	case protocol.RegistrationAck:
-		if m.Nonce == v.nonce {
-			v.deadline = m.Deadline
+		if m.Nonce == l.nonce {
+			l.deadline = m.Deadline
 		}
 	case protocol.BindingEnded:
-		if m.BindingID == v.binding {
-			v.begin("")
+		if m.BindingID == l.binding {
+			l.rebind("")
 		}
 	}
 }
@@ -82,13 +87,18 @@ func (v *consumerView) action(action delivery.ConsumerAction) {
 	case delivery.StartHandler:
 		v.started(a)
 	case delivery.ToController:
-		v.said(a.Message)
+		if l := v.s.linkOn(a.Conn); l != nil {
+			v.said(l, a.Message)
+		} else {
+			v.w.violate("action", "%s speaks on stream %d, which it never had", v.s.name, a.Conn)
+		}
 	case delivery.Drained:
 		v.drained()
 	}
 }
 
 func (v *consumerView) started(a delivery.StartHandler) {
+	l := v.s.linkTo(a.Flow)
 	id := a.Delivery.Job.MessageID
 	if v.runIDs[a.Run] {
 		v.w.violate("I-9", "%s: run %d was used before", v.s.name, a.Run)
@@ -103,15 +113,16 @@ func (v *consumerView) started(a delivery.StartHandler) {
 	if !v.appReady {
 		v.w.violate("I-9", "%s starts %s while the app is not ready", v.s.name, id)
 	}
-	if silent := v.s.clock.read(v.w.now) - v.s.clock.read(v.lastHeard); v.deadline > 0 && silent > v.deadline*7/10+startSlack {
+	if silent := v.s.clock.read(v.w.now) - v.s.clock.read(l.lastHeard); l.deadline > 0 && silent > l.deadline*7/10+startSlack {
 		v.w.violate("I-9", "%s starts %s after %v of silence", v.s.name, id, silent)
 	}
-	if a.Delivery.WorkerSeq <= v.lastStarted {
-		v.w.violate("I-9", "%s starts worker sequence %d after %d", v.s.name, a.Delivery.WorkerSeq, v.lastStarted)
+	if a.Delivery.WorkerSeq <= l.lastStarted {
+		v.w.violate("I-9", "%s starts worker sequence %d after %d", v.s.name, a.Delivery.WorkerSeq, l.lastStarted)
 	}
-	v.lastStarted = a.Delivery.WorkerSeq
-	v.running[id] = &run{id: a.Run, delivery: a.Delivery}
-	f := v.w.ledger.bySeq[a.Delivery.StoreSeq]
+	l.lastStarted = a.Delivery.WorkerSeq
+	v.checkTurns(l)
+	v.running[id] = &run{id: a.Run, flow: l.flow, delivery: a.Delivery}
+	f := l.flow.ledger.bySeq[a.Delivery.StoreSeq]
 	if f == nil || f.ref.MessageID != id {
 		if !v.w.profile.Volatile { // a volatile queue has forgotten it, the worker has not
 			v.w.violate("I-7", "%s starts %s#%d, which was never stored", v.s.name, id, a.Delivery.StoreSeq)
@@ -126,14 +137,29 @@ func (v *consumerView) started(a delivery.StartHandler) {
 	}
 }
 
+// checkTurns is fairness among flows: while a delivery of one waits, others get a turn each, not all the slots.
+func (v *consumerView) checkTurns(started *link) {
+	for _, l := range v.s.links {
+		switch {
+		case l == started || !l.waits:
+			l.passed = 0
+		case v.s.clock.read(v.w.now)-v.s.clock.read(l.lastHeard) > l.deadline/2: // it may be in doubt
+		default:
+			if l.passed++; l.passed > 2*len(v.s.links)+v.concurrency {
+				v.w.violate("fairness", "%s has started %d jobs of others while one of %s waits", v.s.name, l.passed, l.flow.title)
+			}
+		}
+	}
+}
+
 // ended books the end of a handler, before the machine hears of it.
 func (v *consumerView) ended(r *run, outcome protocol.Outcome) {
 	id := r.delivery.Job.MessageID
 	delete(v.running, id)
 	v.runs--
-	f := v.w.ledger.bySeq[r.delivery.StoreSeq]
+	f := r.flow.ledger.bySeq[r.delivery.StoreSeq]
 	if outcome == protocol.Confirmed {
-		v.succeeded[id], v.w.ledger.succeeded[id] = true, true
+		v.succeeded[flowJob{r.flow, id}], r.flow.ledger.succeeded[id] = true, true
 	}
 	if f == nil || f.ref.MessageID != id {
 		return
@@ -153,58 +179,68 @@ func (v *consumerView) ended(r *run, outcome protocol.Outcome) {
 // died ends the running handlers' count; the app may go on, but not for this process.
 func (v *consumerView) died() {
 	for id, r := range v.running {
-		if f := v.w.ledger.bySeq[r.delivery.StoreSeq]; f != nil && f.ref.MessageID == id {
+		if f := r.flow.ledger.bySeq[r.delivery.StoreSeq]; f != nil && f.ref.MessageID == id {
 			f.running--
 		}
 	}
 	clear(v.running)
 }
 
-func (v *consumerView) said(message protocol.FromWorker) {
+func (v *consumerView) said(l *link, message protocol.FromWorker) {
 	switch m := message.(type) {
 	case protocol.RegisterConsumer:
 		if m.Window < 1 || m.Window > v.window {
 			v.w.violate("I-4", "%s registers with window %d, at most %d is configured", v.s.name, m.Window, v.window)
 		}
-		v.nonce = m.Nonce
+		l.nonce = m.Nonce
 	case protocol.Request:
-		if m.BindingID != v.binding {
-			v.begin(m.BindingID)
+		if m.BindingID != l.binding {
+			l.rebind(m.BindingID)
 		}
-		v.demand = max(v.demand, m.RequestUpTo)
+		l.demand = max(l.demand, m.RequestUpTo)
 		if m.RequestUpTo < m.ConfirmedSeq || m.ConfirmedSeq < 0 {
 			v.w.violate("I-4", "%s demands %d above %d", v.s.name, m.RequestUpTo, m.ConfirmedSeq)
 		}
 	case protocol.Ack:
 		for _, s := range m.Settlements {
-			v.settled(m.BindingID, s)
+			v.settled(l, m.BindingID, s)
 		}
 	}
 }
 
-// begin forgets the binding before, as the worker does.
-func (v *consumerView) begin(binding string) {
-	v.binding, v.demand, v.lastStarted = binding, 0, 0
-	v.hold++
+// rebind forgets the binding before, as the worker does.
+func (l *link) rebind(binding string) {
+	l.binding, l.demand, l.lastStarted = binding, 0, 0
+	l.hold++
 }
 
 // settled checks that a settlement is true and the same as ever.
-func (v *consumerView) settled(binding string, s protocol.Settlement) {
-	key := settlementKey{v.hold, binding, s.WorkerSeq}
+func (v *consumerView) settled(l *link, binding string, s protocol.Settlement) {
+	key := settlementKey{l.hold, binding, s.WorkerSeq}
 	if old, ok := v.settlements[key]; ok && (old.Outcome != s.Outcome || old.MessageID != s.MessageID || old.Attempt != s.Attempt) {
 		v.w.violate("I-8", "%s settles %s %d of %s as %d after %d", v.s.name, s.MessageID, s.WorkerSeq, binding, s.Outcome, old.Outcome)
 	}
 	v.settlements[key] = s
-	if s.Outcome == protocol.Confirmed && !v.succeeded[s.MessageID] {
+	if s.Outcome == protocol.Confirmed && !v.succeeded[flowJob{l.flow, s.MessageID}] {
 		v.w.violate("I-8", "%s confirms %s, which no handler of it finished", v.s.name, s.MessageID)
 	}
 }
 
 func (v *consumerView) drained() {
 	status := v.s.machine.Status(v.s.clock.read(v.w.now))
-	if v.runs > 0 || status.Buffered > 0 || !v.s.draining || status.Unsettled > 0 && status.BindingID != "" {
+	if v.runs > 0 || status.Buffered > 0 || !v.s.draining || v.heldForBindings(status) {
 		v.w.violate("drain", "%s says it is drained: %d handlers run, %s", v.s.name, v.runs, describe(status))
 	}
+}
+
+// heldForBindings reports whether something is unsettled of a binding that could still take it over.
+func (v *consumerView) heldForBindings(status delivery.ConsumerStatus) bool {
+	for _, part := range status.Flows {
+		if part.Unsettled > 0 && part.BindingID != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // after checks the snapshot.
@@ -219,8 +255,13 @@ func (v *consumerView) after() {
 	if status.Unsettled < status.Running+status.Buffered || status.Buffered < 0 {
 		v.w.violate("I-12", "%s has lost count: %s", v.s.name, describe(status))
 	}
-	// Handlers of ended bindings keep running beside a full window.
-	if limit := v.window + v.concurrency; status.Unsettled > limit || status.Buffered > v.window {
+	calm := v.w.profile.Network.drop+v.w.profile.Network.reorder == 0 // else what is buffered may wait for a lost one
+	for i, part := range status.Flows {
+		v.s.links[i].waits = calm && part.Buffered > 0
+	}
+	// Handlers of ended bindings keep running beside a full window of each flow.
+	flows := len(v.s.links)
+	if limit := flows*v.window + v.concurrency; status.Unsettled > limit || status.Buffered > flows*v.window {
 		v.w.violate("I-12", "%s holds %d unsettled, %d of them buffered, of a window of %d", v.s.name, status.Unsettled, status.Buffered, v.window)
 	}
 }

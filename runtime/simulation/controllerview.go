@@ -12,7 +12,7 @@ import (
 // controllerView watches one Controller from outside: what it was told and what it said.
 type controllerView struct {
 	p *producer
-	w *world
+	w *flow
 
 	session    string
 	loading    bool

@@ -24,7 +24,7 @@ type decision struct {
 }
 
 // decide begins a decision about some dead letter at the active producer.
-func (w *world) decide(f Fault) {
+func (w *flow) decide(f Fault) {
 	p := w.active()
 	l := w.ledger.anyDead()
 	if !p.serves() || p.epoch == 0 || l == nil {
@@ -100,7 +100,7 @@ func (d *decision) answered(err error) {
 }
 
 // compact forgets tombstones that are older than the deduplication window.
-func (w *world) compact() {
+func (w *flow) compact() {
 	p := w.active()
 	if !p.serves() || p.epoch == 0 {
 		return
@@ -117,7 +117,7 @@ func (w *world) compact() {
 }
 
 // compactions is the host's own rhythm.
-func (w *world) compactions() {
+func (w *flow) compactions() {
 	w.compact()
 	if !w.healing {
 		w.plan(w.profile.Compact/2+w.upTo(w.profile.Compact), w.compactions)

@@ -13,7 +13,7 @@ import (
 // garbles. It never lies about what it was itself given, because a worker's word about its own deliveries is what the protocol
 // trusts; it just never answers for them.
 type intruder struct {
-	w       *world
+	w       *flow
 	pod     *pod
 	stream  *stream
 	conns   delivery.ConnID
@@ -25,7 +25,7 @@ type intruder struct {
 
 func (w *world) anyIntruder() *intruder {
 	if len(w.intruders) < 2 {
-		i := &intruder{w: w, pod: &pod{w: w, name: w.name("intruder")}}
+		i := &intruder{w: w.anyFlow(), pod: &pod{w: w, name: w.name("intruder")}}
 		i.pod.uid = "uid-" + i.pod.name
 		w.intruders = append(w.intruders, i)
 	}
@@ -204,7 +204,7 @@ func (i *intruder) forge(p *producer, odd func() int64) protocol.FromWorker {
 
 // garbledToWorker is something that no correct controller says to this worker at this time. What would be a lie of the binding's
 // own controller is left out: a worker must trust that one.
-func (w *world) garbledToWorker(v *consumerView) protocol.ToWorker {
+func (w *world) garbledToWorker(v *link) protocol.ToWorker {
 	rng := w.rng
 	seq := pick(rng, 0, -1, math.MinInt64, v.demand+1+int64(rng.IntN(5)), math.MaxInt64)
 	d := protocol.Delivery{

@@ -29,7 +29,7 @@ type operation struct {
 }
 
 // planOperation draws the fate of one operation.
-func (w *world) planOperation(stuck bool) operation {
+func (w *flow) planOperation(stuck bool) operation {
 	if w.healing {
 		return operation{commits: true, commit: time.Millisecond, reply: 2 * time.Millisecond}
 	}

@@ -34,7 +34,7 @@ type life struct {
 
 // ledger is the book of truth: it sees what the queue committed and what handlers did, and knows nothing of the machines.
 type ledger struct {
-	w            *world
+	w            *flow
 	epoch        queue.Epoch
 	cursor       int64
 	byID         map[string]*life
@@ -51,7 +51,7 @@ type ledger struct {
 	succeeded   map[string]bool // ids that a handler finished, also before a volatile queue forgot them
 }
 
-func newLedger(w *world) *ledger {
+func newLedger(w *flow) *ledger {
 	l := &ledger{w: w, submissions: map[string]*submission{}, settledIDs: map[string]bool{}, lost: map[string]bool{}, succeeded: map[string]bool{}}
 	l.begin()
 	l.reconfigured(w.tunables.controller)

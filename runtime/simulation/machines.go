@@ -27,7 +27,7 @@ type Consumer interface {
 // Machines makes the machines of a run. Tests replace its parts to prove that the invariants bite.
 type Machines struct {
 	Controller func(delivery.ControllerConfig, delivery.Random) Controller
-	Consumer   func(delivery.ConsumerConfig, protocol.Incarnation, delivery.Random) Consumer
+	Consumer   func(c delivery.ConsumerConfig, i protocol.Incarnation, r delivery.Random, flows ...string) Consumer
 	Queue      func(queueClock) (durable, error)
 }
 
@@ -42,8 +42,8 @@ func RealMachines(reference bool) Machines {
 		Controller: func(c delivery.ControllerConfig, r delivery.Random) Controller {
 			return delivery.NewController(c, r)
 		},
-		Consumer: func(c delivery.ConsumerConfig, i protocol.Incarnation, r delivery.Random) Consumer {
-			return delivery.NewConsumer(c, i, r)
+		Consumer: func(c delivery.ConsumerConfig, i protocol.Incarnation, r delivery.Random, flows ...string) Consumer {
+			return delivery.NewConsumerGroup(c, i, r, flows...)
 		},
 		Queue: open,
 	}

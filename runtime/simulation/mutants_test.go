@@ -86,8 +86,8 @@ func withController(wrap func(Controller) Controller) Machines {
 
 func withConsumer(wrap func(Consumer) Consumer) Machines {
 	m := RealMachines(true)
-	m.Consumer = func(c delivery.ConsumerConfig, i protocol.Incarnation, r delivery.Random) Consumer {
-		return wrap(delivery.NewConsumer(c, i, r))
+	m.Consumer = func(c delivery.ConsumerConfig, i protocol.Incarnation, r delivery.Random, flows ...string) Consumer {
+		return wrap(delivery.NewConsumerGroup(c, i, r, flows...))
 	}
 	return m
 }

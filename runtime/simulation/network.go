@@ -60,7 +60,7 @@ type peer interface {
 
 // stream is one connection of a worker to a producer.
 type stream struct {
-	w                  *world
+	w                  *flow
 	producer           *producer
 	peer               peer
 	atProducer, atPeer delivery.ConnID

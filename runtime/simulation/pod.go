@@ -73,12 +73,14 @@ func (p *pod) remove() {
 
 // tellGone lets every producer know that a process of the pod is over, or with an empty boot nonce the whole pod.
 func (p *pod) tellGone(boot string) {
-	for _, producer := range p.w.producers {
-		p.w.plan(p.w.upTo(2*time.Second), func() {
-			producer.receive(func() {
-				producer.take(delivery.WorkerGone{PodUID: p.uid, BootNonce: boot, Reason: "its lease says so"})
+	for _, f := range p.w.flows {
+		for _, producer := range f.producers {
+			p.w.plan(p.w.upTo(2*time.Second), func() {
+				producer.receive(func() {
+					producer.take(delivery.WorkerGone{PodUID: p.uid, BootNonce: boot, Reason: "its lease says so"})
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -139,8 +141,8 @@ func (p *pod) lighten() {
 		return
 	}
 	p.dark = false
-	if s := p.sidecar; s != nil && s.stream != nil && p.w.chance(0.5) {
-		s.stream.end()
+	if st := p.sidecar.anyStream(); st != nil && p.w.chance(0.5) {
+		st.end()
 	}
 }
 

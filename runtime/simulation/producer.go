@@ -13,7 +13,7 @@ import (
 
 // producer is one process that hosts a Controller.
 type producer struct {
-	w       *world
+	w       *flow
 	name    string
 	machine Controller
 	clock   localClock
@@ -36,7 +36,7 @@ type producer struct {
 	config      delivery.ControllerConfig
 }
 
-func (w *world) bootProducer() {
+func (w *flow) bootProducer() {
 	p := &producer{
 		w: w, name: w.name("producer"), clock: w.newClock(), armed: -1, crashIn: -1, config: w.tunables.controller,
 		streams: map[delivery.ConnID]*stream{}, attachments: map[delivery.ConnID]*attachment{},
@@ -53,7 +53,7 @@ func (w *world) childRandom() *rand.Rand {
 }
 
 // active is the producer that the flow's address leads to, if there is one.
-func (w *world) active() *producer {
+func (w *flow) active() *producer {
 	if len(w.producers) == 0 {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (w *world) active() *producer {
 }
 
 // route is the producer that a dial reaches: during an overlap now and then the old one.
-func (w *world) route() *producer {
+func (w *flow) route() *producer {
 	if len(w.producers) > 1 && !w.healing && w.chance(max(0.3, w.profile.Overlap)) {
 		return w.producers[w.rng.IntN(len(w.producers))]
 	}
@@ -275,7 +275,7 @@ func (p *producer) resume() {
 }
 
 // takeover starts a second producer beside the first, which may sleep through it and lives on for a while.
-func (w *world) takeover() {
+func (w *flow) takeover() {
 	old := w.active()
 	if old == nil || len(w.producers) > 2 || w.profile.Volatile {
 		return
@@ -294,7 +294,7 @@ func (w *world) takeover() {
 	})
 }
 
-func (w *world) healProducers() {
+func (w *flow) healProducers() {
 	for _, p := range slices.Clone(w.producers) {
 		p.crashIn = -1
 		if p != w.active() {

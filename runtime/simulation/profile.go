@@ -13,6 +13,8 @@ type Profile struct {
 	Jobs       [2]int
 	Workers    [2]int
 	Submitters [2]int
+	// Flows is how many flows the workers pull from; 0 means one.
+	Flows [2]int
 	// Storm is how long misfortune lasts; FaultEvery the mean time between two faults of Chaos.
 	Storm      time.Duration
 	FaultEvery time.Duration
@@ -153,6 +155,13 @@ var Profiles = []Profile{
 		},
 	},
 	{
+		// Workers that pull from two or three flows, whose jobs bear the same ids, with a producer and a queue of their own each.
+		Name: "several flows", Jobs: [2]int{8, 30}, Workers: [2]int{1, 4}, Submitters: [2]int{1, 1}, Flows: [2]int{2, 3},
+		Storm: 40 * time.Second, FaultEvery: 1500 * time.Millisecond, Network: calmNetwork, Queue: quickQueue, Drift: 10_000,
+		Handler: handlerFaults{nack: 0.05, delay: 0.03, unreachable: 0.02, overrun: 0.03, mean: 400 * time.Millisecond},
+		Chaos:   mix(workerChaos, producerChaos, operatorChaos),
+	},
+	{
 		// The queue is away for longer than it remembers settled ids, and forgets them as soon as it is back.
 		Name: "short memory", Jobs: [2]int{10, 40}, Workers: [2]int{1, 3}, Submitters: [2]int{1, 3}, Storm: 3 * time.Minute,
 		FaultEvery: 6 * time.Second, Network: roughNetwork, Handler: goodHandler, Odd: 0.1, Drift: 10_000, Compact: time.Second,
@@ -249,7 +258,7 @@ var Profiles = []Profile{
 		Name: "everything", Jobs: [2]int{10, 80}, Workers: [2]int{1, 6}, Submitters: [2]int{1, 3}, Storm: 60 * time.Second,
 		FaultEvery: time.Second, Network: network{drop: 0.08, repeat: 0.08, reorder: 0.1, latency: time.Millisecond, jitter: 40 * time.Millisecond},
 		Queue:   queueFaults{before: 0.05, after: 0.05, hang: 0.01, latency: 5 * time.Millisecond},
-		Handler: roughHandler, Poison: 0.03, Odd: 0.1, Lateness: 50 * time.Millisecond, Drift: 20_000, Compact: 10 * time.Second,
+		Handler: roughHandler, Poison: 0.03, Odd: 0.1, Lateness: 50 * time.Millisecond, Drift: 20_000, Compact: 10 * time.Second, Flows: [2]int{1, 3},
 		Chaos: mix(workerChaos, producerChaos, networkChaos, queueChaos, drainChaos, operatorChaos, enemyChaos),
 	},
 }

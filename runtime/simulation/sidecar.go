@@ -17,10 +17,9 @@ type sidecar struct {
 	view    *consumerView
 	config  delivery.ConsumerConfig
 
-	stream  *stream
-	dialing bool
-	conns   delivery.ConnID
-	runs    map[delivery.RunID]*run
+	links []*link
+	conns delivery.ConnID
+	runs  map[delivery.RunID]*run
 
 	armed    time.Duration
 	late     int
@@ -36,6 +35,7 @@ type sidecar struct {
 // run is one invocation of the app.
 type run struct {
 	id       delivery.RunID
+	flow     *flow
 	delivery protocol.Delivery
 	done     bool // it has ended, in whatever way
 	canceled bool
@@ -47,8 +47,13 @@ func newSidecar(p *pod) *sidecar {
 		w: w, pod: p, name: w.name("sidecar"), clock: w.newClock(), armed: -1, config: w.tunables.consumer, runs: map[delivery.RunID]*run{},
 	}
 	s.view = newConsumerView(s)
+	var names []string
+	for _, f := range w.flows {
+		s.links = append(s.links, &link{s: s, flow: f})
+		names = append(names, f.title)
+	}
 	s.machine = w.machines.Consumer(s.config, protocol.Incarnation{PodUID: p.uid, BootNonce: s.name},
-		&machineRandom{owner: s.name, rng: w.childRandom()})
+		&machineRandom{owner: s.name, rng: w.childRandom()}, names...)
 	return s
 }
 
@@ -57,7 +62,9 @@ func (s *sidecar) start() {
 	if s.pod.ready {
 		s.take(delivery.AppReady{Ready: true})
 	}
-	s.dial(s.w.upTo(100 * time.Millisecond))
+	for _, l := range s.links {
+		l.dial(s.w.upTo(100 * time.Millisecond))
+	}
 }
 
 func (s *sidecar) receive(what func()) {
@@ -132,13 +139,12 @@ func (s *sidecar) tick() {
 func (s *sidecar) do(action delivery.ConsumerAction) {
 	switch a := action.(type) {
 	case delivery.ToController:
-		if s.stream != nil && s.stream.atPeer == a.Conn {
-			s.stream.toProducer(a.Message)
+		if st := s.streamOf(a.Conn); st != nil {
+			st.toProducer(a.Message)
 		}
 	case delivery.Reconnect:
-		if s.stream != nil && s.stream.atPeer == a.Conn {
-			s.stream.endAtProducer(s.w.upTo(50 * time.Millisecond))
-			st := s.stream
+		if st := s.streamOf(a.Conn); st != nil {
+			st.endAtProducer(s.w.upTo(50 * time.Millisecond))
 			s.w.plan(0, func() { s.cut(st) })
 		}
 	case delivery.StartHandler:
@@ -156,72 +162,17 @@ func (s *sidecar) do(action delivery.ConsumerAction) {
 	}
 }
 
-// --- the stream
-
-func (s *sidecar) where() *pod { return s.pod }
-
-func (s *sidecar) heard(from *stream, m protocol.ToWorker) {
-	s.receive(func() {
-		if s.stream != from {
-			if !s.w.chance(0.5) {
-				return
-			}
-			s.w.count(StaleStreamMessage)
-		}
-		s.take(delivery.FromController{Conn: from.atPeer, Message: m})
-	})
-}
-
-func (s *sidecar) cut(from *stream) {
-	s.receive(func() {
-		if s.stream == from {
-			s.stream = nil
-			s.take(delivery.Disconnected{Conn: from.atPeer})
-			s.dial(100*time.Millisecond + s.w.upTo(500*time.Millisecond))
-		}
-	})
-}
-
-// dial opens a stream after a while, and tries again until it succeeds.
-func (s *sidecar) dial(after time.Duration) {
-	if s.dialing {
-		return
-	}
-	s.dialing = true
-	s.w.plan(after, func() {
-		s.receive(func() {
-			s.dialing = false
-			if p := s.w.route(); s.stream == nil && p.serves() && !s.pod.dark {
-				s.open(p)
-				return
-			}
-			s.dial(200*time.Millisecond + s.w.upTo(time.Second))
-		})
-	})
-}
-
-func (s *sidecar) open(p *producer) {
-	s.conns++
-	st := &stream{w: s.w, producer: p, peer: s, atPeer: s.conns, atProducer: p.nextConn(), producerKnows: true}
-	p.streams[st.atProducer] = st
-	s.stream = st
-	p.take(delivery.WorkerConnected{Conn: st.atProducer, Worker: s.pod.verified()})
-	if s.stream == st {
-		s.take(delivery.Connected{Conn: st.atPeer})
-	}
-}
-
 // --- the handler
 
 // invoke starts the app's handler and draws how it will end.
 func (s *sidecar) invoke(a delivery.StartHandler) {
-	r := &run{id: a.Run, delivery: a.Delivery}
+	r := &run{id: a.Run, flow: s.linkTo(a.Flow).flow, delivery: a.Delivery}
 	s.runs[a.Run] = r
 	w, h := s.w, s.w.profile.Handler
 	if w.healing {
 		h = handlerFaults{mean: 50 * time.Millisecond}
 	}
-	sub := w.ledger.submission(a.Delivery.Job.MessageID)
+	sub := s.linkTo(a.Flow).flow.ledger.submission(a.Delivery.Job.MessageID)
 	switch {
 	case !s.pod.ready:
 		w.count(HandlerUnreachable)
@@ -336,22 +287,8 @@ func (s *sidecar) resume() {
 func (s *sidecar) die() {
 	s.gone = true
 	s.view.died()
-	if st := s.stream; st != nil {
-		// A dying process closes its sockets; a dying node does not, and what it sent last may still be on its way.
-		switch {
-		case s.w.chance(0.7):
-			st.endAtProducer(s.w.upTo(100 * time.Millisecond))
-		case s.w.chance(0.5):
-			s.w.count(StreamHalfOpen)
-		default:
-			s.w.count(LateRegistration)
-			last := protocol.RegisterConsumer{
-				Version: protocol.Version, Nonce: s.w.name("nonce"), Window: 1,
-				Incarnation: protocol.Incarnation{PodUID: s.pod.uid, BootNonce: s.name},
-			}
-			s.w.plan(s.w.upTo(2*time.Second), func() { st.toProducer(last) })
-			st.endAtProducer(2500 * time.Millisecond)
-		}
+	for _, l := range s.links {
+		l.abandon()
 	}
 }
 

@@ -30,7 +30,7 @@ type submission struct {
 
 // submitter is a producer endpoint with a source of jobs.
 type submitter struct {
-	w      *world
+	w      *flow
 	name   string
 	source []*submission
 	window int
@@ -49,14 +49,14 @@ type submitter struct {
 
 // attachment is the link of a submitter to one producer.
 type attachment struct {
-	w         *world
+	w         *flow
 	submitter *submitter
 	producer  *producer
 	conn      delivery.ConnID
 	up, down  direction // ordered: a session's id does not say whether it is newer than another
 }
 
-func (w *world) addSubmitters() {
+func (w *flow) addSubmitters() {
 	n := between(w.rng, w.profile.Submitters)
 	jobs := between(w.rng, w.profile.Jobs)
 	for i := range n {
@@ -71,7 +71,7 @@ func (w *world) addSubmitters() {
 	}
 }
 
-func (w *world) newSubmission(number int) *submission {
+func (w *flow) newSubmission(number int) *submission {
 	sub := &submission{
 		job:    protocol.Job{MessageID: "job" + strconv.Itoa(number), Payload: w.payload(1 + w.rng.IntN(maxPayload))},
 		poison: w.chance(w.profile.Poison),
@@ -94,7 +94,7 @@ func (w *world) newSubmission(number int) *submission {
 }
 
 // spoil makes a submission invalid, or a repeat of an earlier one with the same or with another body.
-func (w *world) spoil(sub *submission) {
+func (w *flow) spoil(sub *submission) {
 	switch w.rng.IntN(5) {
 	case 0:
 		sub.wrong, sub.job.Payload = true, w.payload(maxPayload+1)
@@ -348,7 +348,7 @@ func (s *submitter) resubmit() {
 	}
 }
 
-func (w *world) healSubmitters() {
+func (w *flow) healSubmitters() {
 	for _, s := range w.submitters {
 		if s.link == nil && !s.gone {
 			s.attach(0)

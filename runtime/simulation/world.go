@@ -44,15 +44,10 @@ type world struct {
 	trace    *trace
 	counts   Counts
 
-	store      durable
-	stuck      map[string]bool // ids whose confirm the queue refuses for now
-	outageEnd  time.Duration
-	ledger     *ledger
-	producers  []*producer // the living ones, oldest first; the last is the one that everybody should find
-	pods       []*pod      // the living ones
-	intruders  []*intruder
-	submitters []*submitter
-	names      int
+	flows     []*flow
+	pods      []*pod // the living ones
+	intruders []*intruder
+	names     int
 
 	quietMessages uint64
 	violation     *Violation
@@ -116,7 +111,7 @@ func (w *world) live() {
 
 func newWorld(seed uint64, options Options) *world {
 	rng := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
-	w := &world{seed: seed, rng: rng, machines: options.Machines, stuck: map[string]bool{}, trace: newTrace(options.Trace)}
+	w := &world{seed: seed, rng: rng, machines: options.Machines, trace: newTrace(options.Trace)}
 	if w.machines.Controller == nil {
 		w.machines = RealMachines(seed%2 == 0)
 	}
@@ -126,13 +121,14 @@ func newWorld(seed uint64, options Options) *world {
 		w.profile = *options.Profile
 	}
 	w.tunables = w.profile.draw(rng)
-	w.ledger = newLedger(w)
-	w.openQueue()
+	for range max(1, between(rng, w.profile.Flows)) {
+		w.addFlow()
+	}
 	return w
 }
 
 // openQueue makes an empty queue: the first, or the next one of a volatile flow.
-func (w *world) openQueue() {
+func (w *flow) openQueue() {
 	var err error
 	if w.store, err = w.machines.Queue(func() time.Duration { return w.now }); err != nil {
 		w.violate("queue", "open: %v", err)
@@ -140,15 +136,13 @@ func (w *world) openQueue() {
 }
 
 func (w *world) populate() {
-	w.bootProducer()
 	for range between(w.rng, w.profile.Workers) {
 		w.addPod()
 	}
-	w.addSubmitters()
-	w.plan(w.someTime(w.profile.FaultEvery), w.chaos)
-	if w.profile.Compact > 0 {
-		w.plan(w.profile.Compact, w.compactions)
+	for _, f := range w.flows {
+		f.begin()
 	}
+	w.plan(w.someTime(w.profile.FaultEvery), w.chaos)
 	w.plan(w.profile.Storm, w.heal)
 }
 
@@ -187,17 +181,13 @@ func (w *world) violate(invariant, format string, args ...any) {
 func (w *world) heal() {
 	w.healing = true
 	w.note("world", "the storm is over")
-	w.outageEnd = w.now
-	if w.profile.MustProgress {
-		w.checkProgress()
-	}
-	clear(w.stuck)
 	for _, i := range w.intruders {
 		i.leave()
 	}
-	w.healProducers()
+	for _, f := range w.flows {
+		f.heal()
+	}
 	w.healPods()
-	w.healSubmitters()
 	w.plan(settlePoll, w.settle)
 }
 
@@ -205,7 +195,7 @@ func (w *world) heal() {
 const progressWithin = 30 * time.Second
 
 // checkProgress is B-233: what cannot be confirmed holds up nothing else, neither jobs nor credit.
-func (w *world) checkProgress() {
+func (w *flow) checkProgress() {
 	since := w.now - progressWithin
 	for _, f := range w.ledger.open {
 		if f.storedAt < since && !w.stuck[f.ref.MessageID] {
@@ -228,7 +218,7 @@ func (w *world) settle() {
 		w.note("world", "all is done, waiting for quiet")
 		w.plan(quietAfter, func() {
 			w.quietMessages = w.counts.Messages
-			writes := w.ledger.writes
+			writes := w.writes()
 			w.plan(quietSpan, func() { w.finish(writes) })
 		})
 	case w.now > w.profile.Storm+healLimit:
@@ -240,12 +230,14 @@ func (w *world) settle() {
 
 // unfinished says what still has to happen after the storm, or nothing.
 func (w *world) unfinished() string {
-	if n := len(w.ledger.open); n > 0 {
-		return fmt.Sprintf("%d stored jobs are unsettled, the first is %v", n, w.ledger.open[0].ref)
-	}
-	for _, s := range w.submitters {
-		if reason := s.unfinished(); reason != "" {
-			return s.name + ": " + reason
+	for _, f := range w.flows {
+		if n := len(f.ledger.open); n > 0 {
+			return fmt.Sprintf("%d stored jobs of %s are unsettled, the first is %v", n, f.title, f.ledger.open[0].ref)
+		}
+		for _, s := range f.submitters {
+			if reason := s.unfinished(); reason != "" {
+				return s.name + ": " + reason
+			}
 		}
 	}
 	for _, p := range w.pods {
@@ -260,19 +252,31 @@ func (w *world) finish(writes uint64) {
 	if reason := w.unfinished(); reason != "" {
 		w.violate("I-10", "finished and then not: %s", reason)
 	}
-	if w.ledger.writes != writes {
-		w.violate("I-10", "%d queue writes in a quiet minute", w.ledger.writes-writes)
+	if n := w.writes() - writes; n > 0 {
+		w.violate("I-10", "%d queue writes in a quiet minute", n)
 	}
 	c := w.tunables.controller
 	perMinute := func(d time.Duration) uint64 { return uint64(time.Minute / d) }
-	allowed := uint64(len(w.pods))*(2*perMinute(c.Heartbeat)+6*perMinute(w.tunables.consumer.ResendInterval)+10) +
-		uint64(len(w.submitters))*(3*perMinute(c.RetryInterval)+10)
+	allowed := uint64(len(w.pods)*len(w.flows)) * (2*perMinute(c.Heartbeat) + 6*perMinute(w.tunables.consumer.ResendInterval) + 10)
+	for _, f := range w.flows {
+		allowed += uint64(len(f.submitters)) * (3*perMinute(c.RetryInterval) + 10)
+	}
 	if n := w.counts.Messages - w.quietMessages; n > allowed {
 		w.violate("I-10", "%d messages in a quiet minute, at most %d are reasonable", n, allowed)
 	}
-	w.ledger.finish()
-	for _, p := range w.producers {
-		p.view.finish()
+	for _, f := range w.flows {
+		f.ledger.finish()
+		for _, p := range f.producers {
+			p.view.finish()
+		}
 	}
 	w.over = true
+}
+
+// writes counts what controllers and people wrote to all queues.
+func (w *world) writes() (n uint64) {
+	for _, f := range w.flows {
+		n += f.ledger.writes
+	}
+	return n
 }
