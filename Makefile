@@ -35,6 +35,7 @@ export GOFLAGS := -trimpath
 FOCUS ?=
 SEEDS ?= 1000
 SEED ?=
+DURATION ?= 1m
 NODES ?= 1
 TIMEOUT ?= 45m
 
@@ -91,6 +92,13 @@ test-e2e: cluster-bin $(HELM) ## Run the end-to-end tests on a real local Kubern
 	@hack/setup.sh cluster
 	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) HELM=$(HELM) $(PROGRESS) "end-to-end tests" \
 		go test -v -tags e2e -count=1 -timeout $(TIMEOUT) ./test/e2e/... $(if $(FOCUS),-ginkgo.label-filter='$(FOCUS)')
+
+.PHONY: crash
+crash: cluster-bin ## Kill the real sidecars under load and prove that nothing was lost (DURATION=10m, SEED=k to replay one, RESULTS=file)
+	@hack/setup.sh go
+	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) $(PROGRESS) "crash tests" \
+		go test -v -tags crash -count=1 -timeout 0 ./test/crash -run '$(or $(FOCUS),.)' -args -length=$(DURATION) \
+		$(if $(SEED),-seed=$(SEED)) $(if $(RESULTS),-results=$(abspath $(RESULTS)))
 
 .PHONY: sim
 sim: ## Run the simulator (SEEDS=n, or SEED=k to replay one)

@@ -52,7 +52,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	level := root.PersistentFlags().String("log-level", "info", "debug, info or error")
-	place := placeFlags(root.PersistentFlags())
+	place := placeFlags(root)
 	root.PersistentPreRun = func(*cobra.Command, []string) { place.resolve() }
 	root.AddCommand(
 		&cobra.Command{

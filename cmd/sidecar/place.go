@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
@@ -16,8 +16,8 @@ type place struct {
 }
 
 // placeFlags defines the flags of a place. They are hidden, for a pod needs none of them.
-func placeFlags(flags *pflag.FlagSet) *place {
-	p := &place{}
+func placeFlags(command *cobra.Command) *place {
+	p, flags := &place{}, command.PersistentFlags()
 	flags.StringVar(&p.Root, "root", "", "outside a pod: the directory below which all paths lie")
 	flags.StringVar(&p.Host, "host", "", "outside a pod: the address to listen on and to find the app at")
 	flags.StringVar(&p.dns, "dns", "", "outside a pod: host:port of the only name server to ask")

@@ -1,0 +1,324 @@
+package crash
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/test/builders"
+	"github.com/workpulling/workpulling/test/integration/environment"
+)
+
+// Names of the bed's objects.
+const (
+	flowName  = "crash"
+	poolName  = "crash"
+	submitter = "submitter"
+	// operatorHost is the name of the operator's Service.
+	operatorHost = "operator.test"
+)
+
+// deduplicationWindow is short, so that a long run sees tombstones go and memory stay; it is far longer than any job waits for a look.
+const deduplicationWindow = 90 * time.Second
+
+// Options of a bed.
+type Options struct {
+	// Dir holds programs, volumes, ledgers and logs. Short, for the sockets in it.
+	Dir string
+	// App is the program that runs as the workers' app.
+	App     string
+	Seed    uint64
+	Workers int
+	// Flow changes the flow before it is made.
+	Flow func(*v1alpha1.WorkPullingFlow)
+	// Objects are made before the flow, in its namespace.
+	Objects []client.Object
+}
+
+// Bed is a flow and a pool with everything around them.
+type Bed struct {
+	Options
+	Node      *Node
+	env       *environment.Environment
+	namespace string
+	operator  *container
+	roots     *x509.CertPool
+	token     string
+	stopOnce  func() error
+}
+
+// Start makes a bed that serves. Whatever happens, Stop it.
+func Start(ctx context.Context, options Options) (*Bed, error) {
+	b := &Bed{Options: options}
+	b.stopOnce = sync.OnceValue(b.stop)
+	if err := os.Unsetenv("KUBECONFIG"); err != nil { // the pods of a cluster of someone's would run there
+		return b, err
+	}
+	var err error
+	if b.env, err = environment.Start(ctx, environment.Options{}); err != nil {
+		return b, err
+	}
+	if !b.env.HasControllers {
+		return b, errors.New("a controller manager is needed: unset KUBEBUILDER_ASSETS")
+	}
+	for _, step := range []func(context.Context) error{b.build, b.rights, b.startNode, b.startOperator, b.objects, b.serving} {
+		if err := step(ctx); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+// Stop ends everything. A second call returns what the first did.
+func (b *Bed) Stop() error { return b.stopOnce() }
+
+func (b *Bed) stop() error {
+	var errs []error
+	if b.Node != nil {
+		errs = append(errs, b.Node.close())
+	}
+	if b.operator != nil {
+		errs = append(errs, b.operator.stop())
+	}
+	if b.env != nil {
+		errs = append(errs, b.env.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+func (b *Bed) program(name string) string { return filepath.Join(b.Dir, "bin", name) }
+
+// build builds the real programs.
+func (b *Bed) build(ctx context.Context) error {
+	root, err := environment.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(b.Dir, "bin")+"/", "./cmd/sidecar", "./cmd/operator")
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the programs: %w\n%s", err, output)
+	}
+	return nil
+}
+
+// rights are what an installation brings along, and a submitter's permission.
+func (b *Bed) rights(ctx context.Context) error {
+	root, err := environment.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	roles, err := environment.ReadManifest(filepath.Join(root, "config", "rbac", "token_reviewer_role.yaml"))
+	if err != nil {
+		return err
+	}
+	if b.namespace, err = b.env.Namespace(ctx, "crash"); err != nil {
+		return err
+	}
+	meta := metav1.ObjectMeta{Namespace: b.namespace, Name: submitter}
+	return errors.Join(
+		b.env.Client.Create(ctx, roles[0]),
+		b.env.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}),
+		b.env.Client.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"workpullingflows/jobs"}, Verbs: []string{"create", "get", "list"},
+		}}}),
+		b.env.Client.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: submitter},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: b.namespace, Name: submitter}},
+		}),
+	)
+}
+
+func (b *Bed) startNode(context.Context) error {
+	api, err := url.Parse(b.env.Config.Host)
+	if err != nil {
+		return fmt.Errorf("reading the address of the API server: %w", err)
+	}
+	b.Node = &Node{
+		client: b.env.Client, namespace: b.namespace, apiHost: api.Hostname(), apiPort: api.Port(),
+		sidecar: b.program("sidecar"), app: b.App, seed: b.Seed, net: byte(100 + os.Getpid()%100),
+		dir: filepath.Join(b.Dir, "p"), ledgers: b.Ledgers(), logs: filepath.Join(b.Dir, "logs"),
+	}
+	return b.Node.run()
+}
+
+// Ledgers is the directory of the workers' ledgers.
+func (b *Bed) Ledgers() string { return filepath.Join(b.Dir, "ledgers") }
+
+// startOperator runs the operator as a process that can be killed like the others.
+func (b *Bed) startOperator(context.Context) error {
+	kubeconfig := filepath.Join(b.Dir, "kubeconfig")
+	config := clientcmdapi.NewConfig()
+	config.Clusters["bed"] = &clientcmdapi.Cluster{Server: b.env.Config.Host, CertificateAuthorityData: b.env.Config.CAData, CertificateAuthority: b.env.Config.CAFile}
+	config.AuthInfos["bed"] = &clientcmdapi.AuthInfo{
+		Token: b.env.Config.BearerToken, ClientCertificateData: b.env.Config.CertData, ClientKeyData: b.env.Config.KeyData,
+		ClientCertificate: b.env.Config.CertFile, ClientKey: b.env.Config.KeyFile,
+	}
+	config.Contexts["bed"] = &clientcmdapi.Context{Cluster: "bed", AuthInfo: "bed", Namespace: b.namespace}
+	config.CurrentContext = "bed"
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		return fmt.Errorf("writing the operator's kubeconfig: %w", err)
+	}
+	reports, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(reports)
+	if err != nil {
+		return err
+	}
+	b.operator = runContainer("operator", command{
+		program: b.program("operator"),
+		args: []string{
+			"--kubeconfig=" + kubeconfig, "--namespace=" + b.namespace, "--runtime-image=workpulling/runtime:crash",
+			"--operator-address=" + operatorHost + ":" + port, "--reports-bind-address=" + reports, "--metrics-bind-address=0",
+			"--health-probe-bind-address=0", "--leader-elect=false",
+		},
+		env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.Dir},
+		log: filepath.Join(b.Dir, "logs", "operator.log"),
+	}, b.Node.unasked)
+	return nil
+}
+
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("looking for a free port: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}
+
+// objects makes the flow and its pool.
+func (b *Bed) objects(ctx context.Context) error {
+	flow := builders.MakeFlow(flowName, b.namespace).Backoff(50, 1000).MaxAttempts(8).Liveness(1, 5).Obj()
+	flow.Spec.DeduplicationWindowSeconds = int32(deduplicationWindow / time.Second)
+	if b.Flow != nil {
+		b.Flow(flow)
+	}
+	pool := builders.MakePool(poolName, b.namespace, flowName).Replicas(int32(b.Workers)).Concurrency(8).
+		Handler(appPort, "/jobs", int32(handlerTimeout/time.Second)).Obj()
+	for _, object := range b.Options.Objects {
+		object.SetNamespace(b.namespace)
+		if err := b.env.Client.Create(ctx, object); err != nil {
+			return fmt.Errorf("making %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	return errors.Join(b.env.Client.Create(ctx, flow), b.env.Client.Create(ctx, pool))
+}
+
+// serving waits until a producer and all workers are ready.
+func (b *Bed) serving(ctx context.Context) error {
+	ready := func() bool {
+		count := func(role string) (n int) {
+			for _, p := range b.Node.Pods(role) {
+				if p.isReady() {
+					n++
+				}
+			}
+			return n
+		}
+		return count(v1alpha1.RoleProducer) > 0 && count(v1alpha1.RoleWorker) == b.Workers
+	}
+	for !ready() {
+		if ctx.Err() != nil {
+			b.Node.mu.Lock()
+			defer b.Node.mu.Unlock()
+			return fmt.Errorf("the flow does not serve: %w; the last pod: %w", ctx.Err(), b.Node.waiting)
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	return b.credentials(ctx)
+}
+
+// credentials are what a submitter needs.
+func (b *Bed) credentials(ctx context.Context) (err error) {
+	from, err := readObjects(ctx, b.env.Client, b.namespace)
+	if err != nil {
+		return err
+	}
+	b.roots = x509.NewCertPool()
+	if !b.roots.AppendCertsFromPEM([]byte(from.configMaps[runtimeconfig.CAConfigMapName]["ca.crt"])) {
+		return errors.New("there is no CA to trust")
+	}
+	b.token, err = requestToken(ctx, b.env.Client, b.namespace, submitter, authenticationv1.TokenRequestSpec{
+		Audiences: []string{runtimeconfig.TokenAudience}, ExpirationSeconds: ptr.To[int64](24 * 3600),
+	})
+	return err
+}
+
+// Load is a load on the flow, through its intake Service.
+func (b *Bed) Load(rate float64) *Load {
+	host := runtimeconfig.IntakeName(flowName) + "." + b.namespace + ".svc"
+	transport := &http.Transport{
+		TLSClientConfig:     &tls.Config{RootCAs: b.roots, MinVersion: tls.VersionTLS13},
+		MaxIdleConnsPerHost: submitters + observers,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			address, err := b.intake(host)
+			if err != nil {
+				return nil, err
+			}
+			return (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, network, address)
+		},
+	}
+	return &Load{
+		Jobs:   "https://" + host + "/v1/flows/" + flowName + "/jobs",
+		Client: &http.Client{Transport: transport, Timeout: 10 * time.Second},
+		Token:  func() string { return b.token },
+		Seed:   b.Seed, Rate: rate, Outstanding: 2000,
+	}
+}
+
+// intake picks one of the pods behind the intake Service.
+func (b *Bed) intake(host string) (string, error) {
+	addresses := b.Node.lookup(host)
+	if len(addresses) == 0 {
+		return "", errors.New("no pod is ready behind " + host)
+	}
+	at := addresses[int(time.Now().UnixNano()/1000)%len(addresses)]
+	return netip.AddrPortFrom(at, runtimeconfig.PortIntake).String(), nil
+}
+
+// Metric reads one figure of a pod's sidecar, the sum over its labels.
+func (b *Bed) metric(p *pod, name string) (float64, error) {
+	answer, err := http.Get("http://" + p.port(runtimeconfig.PortMetrics) + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	return sumMetric(answer.Body, name)
+}
+
+// DataDir is the volume of the first producer's Local queue.
+func (b *Bed) DataDir() string {
+	return filepath.Join(b.Node.dir, "claims", runtimeconfig.VolumeData+"-"+runtimeconfig.ProducerName(flowName)+"-0")
+}
+
+// FlowUID is the flow's.
+func (b *Bed) FlowUID(ctx context.Context) (string, error) {
+	flow := &v1alpha1.WorkPullingFlow{}
+	err := b.env.Client.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: flowName}, flow)
+	return string(flow.UID), err
+}

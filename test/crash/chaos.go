@@ -1,0 +1,149 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+)
+
+// Chaos carries out a schedule of faults on a bed.
+type Chaos struct {
+	Bed *Bed
+	// Database is told of KillDatabase.
+	Database func(context.Context) error
+	// Say prints one line.
+	Say func(format string, args ...any)
+	// Spared is the UID of a pod that nothing happens to.
+	Spared string
+
+	mu   sync.Mutex
+	done map[Kind]int
+	idle int
+}
+
+// Run carries the faults out at their times, and returns when the last pause is over or ctx has ended.
+func (c *Chaos) Run(ctx context.Context, faults []Fault) error {
+	c.done = map[Kind]int{}
+	start := time.Now()
+	var pauses sync.WaitGroup
+	defer pauses.Wait()
+	failed := make(chan error, 1)
+	for _, f := range faults {
+		pause(ctx, time.Until(start.Add(f.At)))
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.Say("%s  (%s)", f, time.Duration(now()))
+		if !f.pauses() {
+			if err := c.count(f)(c.do(ctx, f)); err != nil {
+				return err
+			}
+			continue
+		}
+		pauses.Go(func() {
+			if err := c.count(f)(c.do(ctx, f)); err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+			}
+		})
+	}
+	pauses.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// count notes whether a fault hit anything.
+func (c *Chaos) count(f Fault) func(bool, error) error {
+	return func(hit bool, err error) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if hit {
+			c.done[f.Kind]++
+		} else {
+			c.idle++
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Kind, err)
+		}
+		return nil
+	}
+}
+
+// Done counts the faults that hit, by kind, and those that found nothing to hit because it was down already.
+func (c *Chaos) Done() (hit map[Kind]int, idle int) { return c.done, c.idle }
+
+// do carries one fault out, and says whether it hit a program that was up.
+func (c *Chaos) do(ctx context.Context, f Fault) (bool, error) {
+	worker, producer := c.pick(v1alpha1.RoleWorker, f), c.pick(v1alpha1.RoleProducer, f)
+	switch f.Kind {
+	case KillOperator:
+		return c.Bed.operator.kill()
+	case KillDatabase:
+		return true, c.Database(ctx)
+	case KillEverything:
+		return killAll(append(c.targets(v1alpha1.RoleWorker), c.Bed.Node.Pods(v1alpha1.RoleProducer)...), (*pod).containers)
+	case KillEveryWorkerOnce:
+		return killAll(c.targets(v1alpha1.RoleWorker), func(p *pod) []*container { return []*container{p.sidecar} })
+	case KillProducer, PauseProducer, ReplaceProducer:
+		return c.hit(ctx, f, producer)
+	}
+	return c.hit(ctx, f, worker)
+}
+
+// hit does to one pod what f says.
+func (c *Chaos) hit(ctx context.Context, f Fault, p *pod) (bool, error) {
+	if p == nil {
+		return false, nil
+	}
+	switch f.Kind {
+	case KillWorkerSidecar, KillProducer:
+		return p.sidecar.kill()
+	case KillApp:
+		return p.app.kill()
+	case KillWorker:
+		return killAll([]*pod{p}, (*pod).containers)
+	case ReplaceWorker, ReplaceProducer:
+		// The node has lost power, and everything that ran on it at once.
+		hit, err := killAll([]*pod{p}, (*pod).containers)
+		return hit, errors.Join(err, c.Bed.Node.replace(ctx, p))
+	case PauseWorkerSidecar, PauseProducer:
+		return p.sidecar.pause(f.For)
+	case PauseApp:
+		return p.app.pause(f.For)
+	}
+	return false, fmt.Errorf("nobody knows how to do %q", f.Kind)
+}
+
+func killAll(pods []*pod, of func(*pod) []*container) (hit bool, err error) {
+	for _, p := range pods {
+		for _, one := range of(p) {
+			was, failed := one.kill()
+			hit, err = hit || was, errors.Join(err, failed)
+		}
+	}
+	return hit, err
+}
+
+// targets are the pods of a role that faults may come to.
+func (c *Chaos) targets(role string) []*pod {
+	return slices.DeleteFunc(c.Bed.Node.Pods(role), func(p *pod) bool { return p.uid() == c.Spared })
+}
+
+func (c *Chaos) pick(role string, f Fault) *pod {
+	pods := c.targets(role)
+	if len(pods) == 0 {
+		return nil
+	}
+	return pods[f.Target%len(pods)]
+}

@@ -1,0 +1,160 @@
+package crash
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// restartPause is how long a container that ended stays down, where nobody says otherwise.
+const restartPause = 250 * time.Millisecond
+
+// container runs one program again and again, until it is stopped.
+type container struct {
+	name    string
+	command command
+	// unasked is told how the program ended when nobody had killed it.
+	unasked func(name, end string)
+
+	mu      sync.Mutex
+	process *process // nil while it is down
+	killed  bool     // this process, by us
+	down    time.Duration
+	starts  int
+	stopped chan struct{}
+	over    chan struct{}
+}
+
+func runContainer(name string, c command, unasked func(name, end string)) *container {
+	r := &container{name: name, command: c, unasked: unasked, stopped: make(chan struct{}), over: make(chan struct{})}
+	go r.run()
+	return r
+}
+
+func (c *container) run() {
+	defer close(c.over)
+	for {
+		p := c.start()
+		if p != nil {
+			<-p.exited
+			c.ended(p)
+		}
+		select {
+		case <-c.stopped:
+			return
+		case <-time.After(c.pauseBefore()):
+		}
+	}
+}
+
+// start starts the program unless the container is stopped.
+func (c *container) start() *process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.stopped:
+		return nil
+	default:
+	}
+	p, err := startProcess(c.command)
+	if err != nil {
+		c.unasked(c.name, err.Error())
+		return nil
+	}
+	c.process, c.killed, c.down = p, false, restartPause
+	c.starts++
+	return p
+}
+
+func (c *container) ended(p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.process = nil
+	if !c.killed {
+		c.unasked(c.name, p.end())
+	}
+}
+
+// pauseBefore is how long the program stays down now.
+func (c *container) pauseBefore() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(c.down, restartPause)
+}
+
+// kill sends SIGKILL to the program, if it is up, and says whether it was.
+func (c *container) kill() (bool, error) { return c.killFor(restartPause) }
+
+// killFor does the same and keeps the program down for a while.
+func (c *container) killFor(down time.Duration) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process == nil {
+		return false, nil
+	}
+	c.killed, c.down = true, down
+	return true, c.process.signal(syscall.SIGKILL)
+}
+
+// pause stops the program for a while, with SIGSTOP, and says whether it was up. Whatever became of it, SIGCONT follows.
+func (c *container) pause(length time.Duration) (bool, error) {
+	c.mu.Lock()
+	p := c.process
+	c.mu.Unlock()
+	if p == nil {
+		return false, nil
+	}
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return false, err
+	}
+	select {
+	case <-time.After(length):
+	case <-p.exited:
+	case <-c.stopped:
+	}
+	return true, p.signal(syscall.SIGCONT)
+}
+
+// stop ends the program for good.
+func (c *container) stop() error {
+	c.mu.Lock()
+	select {
+	case <-c.stopped:
+	default:
+		close(c.stopped)
+	}
+	c.killed = true
+	p := c.process
+	c.mu.Unlock()
+	var err error
+	if p != nil {
+		err = p.signal(syscall.SIGKILL)
+	}
+	<-c.over
+	return err
+}
+
+// running returns the process id and how many times the program was started; 0 while it is down.
+func (c *container) running() (pid, starts int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process == nil {
+		return 0, c.starts
+	}
+	return c.process.pid(), c.starts
+}
+
+// probe asks the readiness of a sidecar.
+func probe(client *http.Client, address string) error {
+	answer, err := client.Get("http://" + address + "/readyz")
+	if err != nil {
+		return err
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("not ready: %s", answer.Status)
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+//go:build crash
+
+package crash
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/local"
+)
+
+var (
+	length  = flag.Duration("length", time.Minute, "how long faults come")
+	seed    = flag.Uint64("seed", uint64(time.Now().UnixNano()%1e6), "of the jobs, the app and the schedule")
+	every   = flag.Duration("every", 1500*time.Millisecond, "mean time between faults")
+	rate    = flag.Float64("rate", 300, "jobs a second at most")
+	workers = flag.Int("workers", 4, "worker pods; one of them is spared")
+	results = flag.String("results", "", "append the figures to this file")
+	keep    = flag.String("keep", "", "leave logs and ledgers in this directory")
+)
+
+// Times that nothing here should take.
+const (
+	startLimit  = 50 * time.Minute // the first start on a machine builds Kubernetes
+	settleLimit = 3 * time.Minute
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(EnvApp) != "" {
+		fmt.Fprintln(os.Stderr, RunApp())
+		os.Exit(1)
+	}
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// weights of the faults of a flow with a queue of its own.
+var localWeights = Weights{
+	{KillWorkerSidecar, 20}, {KillApp, 15}, {KillWorker, 10}, {ReplaceWorker, 8}, {KillProducer, 18}, {ReplaceProducer, 5},
+	{PauseWorkerSidecar, 8}, {PauseApp, 4}, {PauseProducer, 5}, {KillOperator, 3}, {KillEveryWorkerOnce, 2}, {KillEverything, 2},
+}
+
+// newBed starts a bed that ends with the test, also when that is interrupted.
+func newBed(t *testing.T, options Options) (context.Context, *Bed) {
+	t.Helper()
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	t.Cleanup(stop)
+	var err error
+	if options.Dir = *keep; options.Dir == "" {
+		if options.Dir, err = os.MkdirTemp("", "wp-crash-"); err != nil { // t.TempDir is too long for a socket
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("logs and ledgers are in %s", options.Dir)
+			} else if err := os.RemoveAll(options.Dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if options.App, err = os.Executable(); err != nil {
+		t.Fatal(err)
+	}
+	options.Seed, options.Workers = *seed, *workers
+	starting, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	bed, err := Start(starting, options)
+	t.Cleanup(func() {
+		if err := bed.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx, bed
+}
+
+// TestKillsUnderLoad kills and pauses every kind of process at random moments under load; then every accepted job has been run to its
+// end and confirmed, and nothing is left.
+func TestKillsUnderLoad(t *testing.T) {
+	ctx, bed := newBed(t, Options{})
+	t.Logf("seed %d", *seed)
+	run := ride(ctx, t, bed, &Chaos{Bed: bed, Say: t.Logf}, localWeights)
+	uid, err := bed.FlowUID(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bed.Stop(); err != nil {
+		t.Error(err)
+	}
+	queue, err := local.Open(ctx, local.Options{Dir: bed.DataDir(), FlowUID: uid, DeduplicationWindow: deduplicationWindow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer queue.Close()
+	checkQueue(ctx, t, queue, run)
+	run.write(t, "Local queue, one producer")
+}
+
+// ride loads a bed while faults come, waits until everything is settled, and judges.
+func ride(ctx context.Context, t *testing.T, bed *Bed, chaos *Chaos, weights Weights) *figures {
+	t.Helper()
+	chaos.Spared = bed.Node.Pods(v1alpha1.RoleWorker)[0].uid()
+	load, memory := bed.Load(*rate), &Memory{Bed: bed, Spared: chaos.Spared}
+	submitting, enough := context.WithCancel(ctx)
+	defer enough()
+	settling, cancel := context.WithTimeout(ctx, *length+settleLimit)
+	defer cancel()
+	loaded, watched, began := make(chan error, 1), make(chan struct{}), time.Now()
+	watching, stopWatching := context.WithCancel(ctx)
+	go func() { loaded <- load.Run(settling, submitting) }()
+	go func() {
+		defer close(watched)
+		memory.Watch(watching)
+	}()
+	if err := chaos.Run(submitting, Schedule(*seed, *length, *every, weights)); err != nil {
+		t.Error(err)
+	}
+	pause(submitting, *length-time.Since(began))
+	enough()
+	t.Logf("%8.3f s  no more faults, no more jobs", time.Since(began).Seconds())
+	if err := <-loaded; err != nil {
+		t.Error(err)
+	}
+	took := time.Since(began)
+	stopWatching()
+	<-watched
+	return judge(ctx, t, bed, chaos, load, memory, took)
+}
+
+func judge(ctx context.Context, t *testing.T, bed *Bed, chaos *Chaos, load *Load, memory *Memory, took time.Duration) *figures {
+	t.Helper()
+	records, maxSeq, err := load.Books()
+	if err != nil {
+		t.Error(err)
+	}
+	bed.awaitIdle(ctx, t)
+	ledgers, err := ReadLedgers(bed.Ledgers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &figures{Verdict: Judge(records, ledgers), took: took, maxSeq: maxSeq, memory: memory, load: load}
+	f.hits, f.idle = chaos.Done()
+	for _, line := range f.Faults {
+		t.Error(line)
+	}
+	for _, line := range f.LateRuns {
+		t.Logf("run after its confirmation: %s", line)
+	}
+	for _, line := range bed.Node.Deaths() {
+		t.Errorf("a process ended by itself: %s", line)
+	}
+	t.Logf("\n%s", f.table())
+	if f.Accepted == 0 || f.Accepted != f.Submitted || f.Accepted != f.Confirmed+f.DeadLetters || f.Lost != 0 {
+		t.Errorf("submitted %d, accepted %d, confirmed %d, dead letters %d, lost %d", f.Submitted, f.Accepted, f.Confirmed, f.DeadLetters, f.Lost)
+	}
+	if len(f.hits) == 0 {
+		t.Error("no fault hit anything")
+	}
+	return f
+}
+
+// awaitIdle waits until the producer itself says that nothing is left.
+func (b *Bed) awaitIdle(ctx context.Context, t *testing.T) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		left, err := 0.0, error(nil)
+		for _, p := range b.Node.Pods(v1alpha1.RoleProducer) {
+			for _, name := range []string{"workpulling_flow_backlog_jobs", "workpulling_flow_in_flight_jobs"} {
+				var n float64
+				if n, err = b.metric(p, name); err != nil {
+					break
+				}
+				left += n
+			}
+		}
+		if err == nil && left == 0 {
+			return
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			t.Errorf("at the end %v jobs are left in the flow: %v", left, err)
+			return
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// checkQueue opens the queue as the next producer would: no job is left, the dead letters are there, and the cursor was kept.
+func checkQueue(ctx context.Context, t *testing.T, q queue.WorkQueue, f *figures) {
+	t.Helper()
+	rows := 0
+	state, _, err := q.Load(ctx, "the crash test", func(queue.Row) error {
+		rows++
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows != 0 || state.DeadLetters != int64(f.DeadLetters) || state.Cursor != f.maxSeq {
+		t.Errorf("the queue has %d jobs, %d dead letters and the cursor %d; want 0, %d and %d", rows, state.DeadLetters, state.Cursor, f.DeadLetters, f.maxSeq)
+	}
+}
+
+// write appends the figures to the results.
+func (f *figures) write(t *testing.T, title string) {
+	t.Helper()
+	if *results == "" {
+		return
+	}
+	file, err := os.OpenFile(filepath.Clean(*results), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := fmt.Fprintf(file, "\n## %s, seed %d\n\n%s", title, *seed, f.table()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,175 @@
+package crash
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Record is what the submitters and the observer know of one job.
+type Record struct {
+	SHA256 string
+	// SubmittedAt is when the first submission was about to be sent.
+	SubmittedAt Moment
+	// Accepted: the intake answered 201 or 200.
+	Accepted bool
+	// State is what the intake said of the job last: confirmed, dead-lettered, or something else for a job that was never settled.
+	State string
+	// SettledAt is when the observer had read State, 0 if never.
+	SettledAt Moment
+}
+
+// Verdict compares the books of the submitters with the ledgers of the workers.
+type Verdict struct {
+	Submitted, Accepted int
+	// Confirmed counts accepted jobs of which the intake says so, Effects those of them with a run that ended well on the right content.
+	Confirmed, Effects int
+	// DeadLetters counts accepted jobs that became one, as those do that always fail.
+	DeadLetters int
+	// Runs counts starts; Reruns those after the first of each job; Repeats those that began after an earlier run had ended well.
+	Runs, Reruns, Repeats int
+	// Unfinished counts runs that never ended, because their app was killed.
+	Unfinished int
+	// Late counts runs that began after the observer had read that the job is confirmed. A worker that was paused with the job in its
+	// hands may do that; nothing else may.
+	Late int
+	// LateRuns says which, a line each, at most ten.
+	LateRuns []string
+	// Faults are what must not be, one line each, at most a hundred.
+	Faults []string
+	// Lost counts accepted jobs that are neither confirmed nor a rightful dead letter, or have no effect though confirmed.
+	Lost int
+}
+
+// good is an answer that confirms.
+func good(status int) bool { return status >= 200 && status < 300 }
+
+type history struct {
+	starts, ends int
+	effect       bool
+	firstGood    Moment
+	begun        []begin
+}
+
+// begin is the start of a run.
+type begin struct {
+	at      Moment
+	worker  string
+	attempt int
+}
+
+// Judge compares. Records are by message id, ledgers by the UID of the worker's pod.
+func Judge(records map[string]Record, ledgers map[string][]Entry) Verdict {
+	v := Verdict{Submitted: len(records)}
+	histories := map[string]*history{}
+	for _, worker := range slices.Sorted(maps.Keys(ledgers)) {
+		v.readLedger(worker, ledgers[worker], records, histories)
+	}
+	for _, id := range slices.Sorted(maps.Keys(records)) {
+		h := histories[id]
+		if h == nil {
+			h = &history{}
+		}
+		v.judgeJob(id, records[id], h)
+	}
+	return v
+}
+
+// readLedger follows one worker, and looks for two runs of one job at a time (I-9).
+func (v *Verdict) readLedger(worker string, entries []Entry, records map[string]Record, histories map[string]*history) {
+	type key struct {
+		boot string
+		run  uint64
+	}
+	open := map[key]Entry{}
+	running := map[string]map[string]int{} // boot → message id → runs
+	for _, e := range entries {
+		k := key{e.Boot, e.Run}
+		if running[e.Boot] == nil {
+			running[e.Boot] = map[string]int{} // the one before was killed, and its runs with it
+		}
+		if e.Status == 0 {
+			record, known := records[e.MessageID]
+			if !known {
+				v.fault("worker %s ran %s, which nobody submitted", worker, e.MessageID)
+			} else if record.SHA256 != e.SHA256 {
+				v.fault("worker %s ran %s with another content", worker, e.MessageID)
+			}
+			if running[e.Boot][e.MessageID]++; running[e.Boot][e.MessageID] > 1 {
+				v.fault("I-9: worker %s ran %s twice at once (attempt %d)", worker, e.MessageID, e.Attempt)
+			}
+			h := histories[e.MessageID]
+			if h == nil {
+				h = &history{}
+				histories[e.MessageID] = h
+			}
+			h.starts++
+			h.begun = append(h.begun, begin{e.At, worker, e.Attempt})
+			open[k] = e
+			continue
+		}
+		start, ok := open[k]
+		if !ok {
+			v.fault("worker %s ended a run that never began", worker)
+			continue
+		}
+		delete(open, k)
+		running[e.Boot][start.MessageID]--
+		h := histories[start.MessageID]
+		h.ends++
+		if good(e.Status) {
+			h.effect = h.effect || records[start.MessageID].SHA256 == start.SHA256
+			if h.firstGood == 0 || e.At < h.firstGood {
+				h.firstGood = e.At
+			}
+		}
+	}
+	v.Unfinished += len(open)
+}
+
+func (v *Verdict) judgeJob(id string, r Record, h *history) {
+	v.Runs += h.starts
+	v.Reruns += max(h.starts-1, 0)
+	for _, b := range h.begun {
+		if h.firstGood != 0 && b.at > h.firstGood {
+			v.Repeats++
+		}
+		if r.State == stateConfirmed && r.SettledAt != 0 && b.at > r.SettledAt {
+			v.Late++
+			if len(v.LateRuns) < 10 {
+				v.LateRuns = append(v.LateRuns, fmt.Sprintf("%s, attempt %d, on worker %s at %s, %s after its confirmation was read", id, b.attempt, b.worker,
+					time.Duration(b.at), time.Duration(b.at-r.SettledAt)))
+			}
+		}
+	}
+	if !r.Accepted {
+		return
+	}
+	v.Accepted++
+	switch {
+	case r.State == stateDeadLettered && poisoned(id):
+		v.DeadLetters++
+		if h.effect {
+			v.fault("%s always fails and has an effect", id)
+		}
+	case r.State == stateDeadLettered:
+		v.fault("%s became a dead letter after %d runs", id, h.starts)
+		v.Lost++
+	case r.State == stateConfirmed && !h.effect:
+		v.fault("%s is confirmed and no run of it ended well", id)
+		v.Lost++
+	case r.State == stateConfirmed:
+		v.Confirmed++
+		v.Effects++
+	default:
+		v.fault("%s was accepted and is %q after %d runs", id, r.State, h.starts)
+		v.Lost++
+	}
+}
+
+func (v *Verdict) fault(format string, args ...any) {
+	if len(v.Faults) < 100 {
+		v.Faults = append(v.Faults, fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,275 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// States of a job that settle it, as the intake names them.
+const (
+	stateConfirmed    = "confirmed"
+	stateDeadLettered = "dead-lettered"
+	stateVanished     = "vanished"
+)
+
+// Bounds of the load.
+const (
+	submitters = 24
+	observers  = 8
+	// lookFirst and lookLast are the times between two looks at a job, which double.
+	lookFirst, lookLast = time.Second, 8 * time.Second
+	// resubmitPercent of the accepted jobs are submitted once more a little later.
+	resubmitPercent = 3
+)
+
+// Load submits jobs, each again and again under the same id until it is answered, and asks after every accepted one until it is settled.
+type Load struct {
+	// Jobs is the URL of the flow's jobs.
+	Jobs   string
+	Client *http.Client
+	Token  func() string
+	Seed   uint64
+	// Rate is jobs a second at most, Outstanding how many may be accepted and not settled.
+	Rate        float64
+	Outstanding int64
+
+	next                         atomic.Int64
+	accepted, settled, submitted atomic.Int64
+	// Repeats counts submissions after the first, Again the resubmissions of jobs that were accepted already.
+	Repeats, Again atomic.Int64
+
+	mu      sync.Mutex
+	records map[string]Record
+	wrong   []string
+	maxSeq  int64
+	queue   chan look
+}
+
+// look is a job that is due for a look.
+type look struct {
+	job  Job
+	at   time.Time
+	wait time.Duration
+}
+
+// answer is what the intake says of a job.
+type answer struct {
+	ID       string `json:"id"`
+	Sequence int64  `json:"sequence"`
+	State    string `json:"state"`
+	New      bool   `json:"new"`
+}
+
+// Run submits until submitting ends, then waits until every accepted job is settled or ctx ends.
+func (l *Load) Run(ctx, submitting context.Context) error {
+	l.records = map[string]Record{}
+	l.queue = make(chan look, 2*l.Outstanding+submitters)
+	pace := l.pace(submitting)
+	var senders, watchers sync.WaitGroup
+	for range submitters {
+		senders.Go(func() {
+			for range pace {
+				l.one(ctx)
+			}
+		})
+	}
+	observing, done := context.WithCancel(ctx)
+	defer done()
+	for range observers {
+		watchers.Go(func() { l.observe(observing) })
+	}
+	senders.Wait()
+	err := l.settle(ctx)
+	done()
+	watchers.Wait()
+	return err
+}
+
+// pace lets Rate jobs a second through while fewer than Outstanding are on their way.
+func (l *Load) pace(submitting context.Context) <-chan struct{} {
+	out := make(chan struct{})
+	go func() {
+		defer close(out)
+		start := time.Now()
+		for sent := 0; submitting.Err() == nil; {
+			if float64(sent) > time.Since(start).Seconds()*l.Rate || l.accepted.Load()-l.settled.Load() >= l.Outstanding {
+				pause(submitting, 5*time.Millisecond)
+				continue
+			}
+			select {
+			case out <- struct{}{}:
+				sent++
+			case <-submitting.Done():
+			}
+		}
+	}()
+	return out
+}
+
+// settle waits for the last jobs.
+func (l *Load) settle(ctx context.Context) error {
+	for l.settled.Load() < l.accepted.Load() {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%d of %d accepted jobs are settled: %w", l.settled.Load(), l.accepted.Load(), ctx.Err())
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
+	return nil
+}
+
+// one submits one new job.
+func (l *Load) one(ctx context.Context) {
+	job := jobOf(l.Seed, int(l.next.Add(1)))
+	l.submitted.Add(1)
+	at := now()
+	l.update(job, func(r *Record) { r.SubmittedAt = at })
+	if !l.submit(ctx, job) {
+		return
+	}
+	l.accepted.Add(1)
+	l.update(job, func(r *Record) { r.Accepted = true })
+	l.later(job, lookFirst)
+}
+
+func (l *Load) later(job Job, wait time.Duration) { l.queue <- look{job, time.Now().Add(wait), wait} }
+
+func (l *Load) update(job Job, change func(*Record)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, ok := l.records[job.MessageID()]
+	if !ok {
+		r.SHA256 = job.SHA256()
+	}
+	change(&r)
+	l.records[job.MessageID()] = r
+}
+
+// submit repeats a submission until the intake has taken the job, and returns false if ctx ends before.
+func (l *Load) submit(ctx context.Context, job Job) bool {
+	for tries := 0; ctx.Err() == nil; tries++ {
+		if tries > 0 {
+			l.Repeats.Add(1)
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.Jobs, bytes.NewReader(job.Payload))
+		if err != nil {
+			l.complain("%v", err)
+			return false
+		}
+		request.Header.Set("Ce-Specversion", "1.0")
+		request.Header.Set("Ce-Id", job.EventID)
+		request.Header.Set("Ce-Source", Source)
+		request.Header.Set("Ce-Type", "dev.workpulling.crash")
+		status, a, err := l.send(request)
+		switch {
+		case err == nil && (status == http.StatusCreated || status == http.StatusOK):
+			if a.ID != job.MessageID() || a.Sequence <= 0 {
+				l.complain("%s was taken as %+v", job.EventID, a)
+			}
+			l.mu.Lock()
+			l.maxSeq = max(l.maxSeq, a.Sequence)
+			l.mu.Unlock()
+			return true
+		case err == nil && status != http.StatusTooManyRequests && status < 500:
+			l.complain("%s was refused with %d", job.EventID, status)
+			return false
+		}
+		pause(ctx, 50*time.Millisecond+rand.N(200*time.Millisecond))
+	}
+	return false
+}
+
+// observe asks after jobs until each is settled.
+func (l *Load) observe(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case next := <-l.queue:
+			pause(ctx, time.Until(next.at))
+			if rand.IntN(100) < resubmitPercent {
+				l.Again.Add(1)
+				l.submit(ctx, next.job)
+			}
+			l.look(ctx, next.job, min(2*next.wait, lookLast))
+		}
+	}
+}
+
+func (l *Load) look(ctx context.Context, job Job, wait time.Duration) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.Jobs+"/"+url.PathEscape(job.MessageID()), http.NoBody)
+	if err != nil {
+		l.complain("%v", err)
+		return
+	}
+	status, a, err := l.send(request)
+	state := a.State
+	if err == nil && status == http.StatusNotFound {
+		state = stateVanished // an accepted job is known until long after it is settled
+	}
+	switch state {
+	case stateConfirmed, stateDeadLettered, stateVanished:
+		at := now()
+		l.update(job, func(r *Record) { r.State, r.SettledAt = state, at })
+		l.settled.Add(1)
+	default:
+		l.later(job, wait)
+	}
+}
+
+func (l *Load) send(request *http.Request) (status int, a answer, err error) {
+	request.Header.Set("Authorization", "Bearer "+l.Token())
+	response, err := l.Client.Do(request)
+	if err != nil {
+		return 0, a, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, a, err
+	}
+	if response.StatusCode == http.StatusCreated || response.StatusCode == http.StatusOK {
+		if err := json.Unmarshal(body, &a); err != nil {
+			return 0, a, fmt.Errorf("decoding an answer of the intake: %w", err)
+		}
+	}
+	return response.StatusCode, a, nil
+}
+
+func (l *Load) complain(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.wrong) < 100 {
+		l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// Books are the records of every job, the highest sequence, and what was wrong with answers.
+func (l *Load) Books() (records map[string]Record, maxSeq int64, wrong error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for _, line := range l.wrong {
+		errs = append(errs, errors.New(line))
+	}
+	return l.records, l.maxSeq, errors.Join(errs...)
+}
+
+// pause waits, or less if ctx ends.
+func pause(ctx context.Context, length time.Duration) {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
