@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -231,18 +232,7 @@ func (b *Bed) objects(ctx context.Context) error {
 
 // serving waits until a producer and all workers are ready.
 func (b *Bed) serving(ctx context.Context) error {
-	ready := func() bool {
-		count := func(role string) (n int) {
-			for _, p := range b.Node.Pods(role) {
-				if p.isReady() {
-					n++
-				}
-			}
-			return n
-		}
-		return count(v1alpha1.RoleProducer) > 0 && count(v1alpha1.RoleWorker) == b.Workers
-	}
-	for !ready() {
+	for len(b.ready(v1alpha1.RoleProducer)) == 0 || len(b.ready(v1alpha1.RoleWorker)) < b.Workers {
 		if ctx.Err() != nil {
 			b.Node.mu.Lock()
 			defer b.Node.mu.Unlock()
@@ -251,6 +241,11 @@ func (b *Bed) serving(ctx context.Context) error {
 		pause(ctx, 50*time.Millisecond)
 	}
 	return b.credentials(ctx)
+}
+
+// ready are the pods of a role that are ready.
+func (b *Bed) ready(role string) []*pod {
+	return slices.DeleteFunc(b.Node.Pods(role), func(p *pod) bool { return !p.isReady() })
 }
 
 // credentials are what a submitter needs.

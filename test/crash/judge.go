@@ -31,8 +31,8 @@ type Verdict struct {
 	Runs, Reruns, Repeats int
 	// Unfinished counts runs that never ended, because their app was killed.
 	Unfinished int
-	// Late counts runs that began after the observer had read that the job is confirmed. A worker that was paused with the job in its
-	// hands may do that; nothing else may.
+	// Late counts runs that began after the observer had read that the job is confirmed. A worker or an app that was paused with the
+	// job in its hands does that when it goes on.
 	Late int
 	// LateRuns says which, a line each, at most ten.
 	LateRuns []string
