@@ -26,6 +26,7 @@ const (
 	volumeAPI    = runtimeconfig.ReservedPrefix + "api-access"
 	volumeRun    = runtimeconfig.ReservedPrefix + "run"
 	volumeBin    = runtimeconfig.ReservedPrefix + "bin"
+	volumeState  = runtimeconfig.ReservedPrefix + "state"
 )
 
 // Runtime is the part of a pod that belongs to Workpulling and not to the user.

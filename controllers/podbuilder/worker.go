@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -70,15 +71,21 @@ func ConfigOf(pod *corev1.Pod) string {
 	return ""
 }
 
+// stateLimit is room for a thousand handlers several times over.
+var stateLimit = resource.MustParse("32Mi")
+
 func addWorkerRuntime(spec *corev1.PodSpec, rt Runtime, pool *v1alpha1.WorkerPool) error {
 	spec.RestartPolicy = corev1.RestartPolicyAlways
 	if spec.TerminationGracePeriodSeconds == nil {
 		spec.TerminationGracePeriodSeconds = ptr.To(int64(pool.Spec.Drain.TimeoutSeconds) + v1alpha1.DrainGraceMarginSeconds)
 	}
 	sidecar := asSidecar(rt.container(runtimeconfig.ContainerSidecar, "worker", portTransport, portHealth, portMetrics))
+	sidecar.VolumeMounts = append(sidecar.VolumeMounts, corev1.VolumeMount{Name: volumeState, MountPath: runtimeconfig.StateDir})
 	spec.InitContainers = append([]corev1.Container{rt.install(), sidecar}, spec.InitContainers...)
 	spec.Volumes = append(spec.Volumes, volumes(runtimeconfig.WorkerConfigName(pool.Name, pool.Spec.Flows...), runtimeconfig.WorkerName(pool.Name))...)
-	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: volumeBin, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	spec.Volumes = append(spec.Volumes,
+		corev1.Volume{Name: volumeBin, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		corev1.Volume{Name: volumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &stateLimit}}})
 	for i := range spec.Containers {
 		if err := wrapPreStop(&spec.Containers[i], pool.Spec.Drain.TimeoutSeconds); err != nil {
 			return err

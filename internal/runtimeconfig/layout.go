@@ -24,6 +24,8 @@ const (
 	TokenFile    = TokenDir + "/token"                             // projected, audience TokenAudience, bound to the pod, in the sidecar only
 	APIDir       = "/var/run/secrets/kubernetes.io/serviceaccount" // projected token, ca.crt and namespace for the API server; producer sidecar only
 	DataDir      = "/var/lib/workpulling"                          // the Local queue's volume
+	StateDir     = "/var/lib/workpulling-worker"                   // emptyDir of a worker's sidecar: what outlives its process, and not its pod
+	RunningFile  = StateDir + "/running"                           // the handlers in progress
 	RunDir       = "/var/run/workpulling"                          // emptyDir shared with the app
 	DrainSocket  = RunDir + "/drain.sock"                          // HTTP over a Unix socket, for prestop
 	IntakeSocket = RunDir + "/intake.sock"                         // HTTP intake over a Unix socket for the app beside a producer sidecar; no token needed inside the pod

@@ -53,18 +53,6 @@ func (r *running) ordered() []*run {
 	return slices.SortedFunc(maps.Values(r.byRun), func(a, b *run) int { return cmp.Compare(a.id, b.id) })
 }
 
-// hold takes in what an earlier process of this pod ran when it died. It is claimed at every registration until it is ended.
-func (c *Consumer) hold(now Now, claims []protocol.Claim) {
-	for _, claim := range claims {
-		if claim.Validate() == nil && len(c.lost) < protocol.MaxClaims {
-			c.lost = append(c.lost, claim)
-		}
-	}
-	if c.connected && len(claims) > 0 {
-		c.register(now)
-	}
-}
-
 // adopt puts the jobs that the controller found by their claims into the binding, as if they had been delivered in it.
 func (c *Consumer) adopt(now Now, adopted []protocol.Adopted) {
 	s := &c.sub

@@ -37,7 +37,7 @@ func (g *ConsumerGroup) uncordon(now Now) {
 
 // checkDrained reports the end of a drain, once.
 func (g *ConsumerGroup) checkDrained() {
-	if g.draining && !g.drained && g.running.len() == 0 && g.unsettled() == 0 {
+	if g.draining && !g.drained && g.running.own() == 0 && g.unsettled() == 0 {
 		g.drained = true
 		g.out = append(g.out, Drained{})
 	}

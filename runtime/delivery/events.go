@@ -227,7 +227,7 @@ type (
 	}
 	// AppReady says whether the app answers its port. Until it does there is no demand, and when it stops, unstarted jobs go back.
 	AppReady struct{ Ready bool }
-	// AppRestarted says that the app process was replaced; every running handler ended with it, in failure.
+	// AppRestarted says that the app process was replaced; every running handler ended with it, in failure, orphans included.
 	AppRestarted struct{}
 	// Cordon stops demand of all flows if nothing is in flight in any, or in any case if Force (drain): then unstarted jobs go back at once and
 	// running ones finish.
@@ -238,8 +238,12 @@ type (
 	ConsumerPaused struct{ For time.Duration }
 	// ReconfigureConsumer replaces the tunables.
 	ReconfigureConsumer struct{ Config ConsumerConfig }
+	// OrphansGone says that the app process is gone that ran the handlers of an earlier sidecar process, while handlers of this one, if any,
+	// answer for themselves.
+	OrphansGone struct{}
 	// HoldClaims hands over what an earlier process of this pod ran of a flow when it died, as ClaimLost. It is claimed at every registration
-	// until a controller has ended it; before the first Connected it is part of the first one.
+	// until a controller has ended it; before the first Connected it is part of the first one. Each holds a slot and its MessageID until
+	// AppRestarted, OrphansGone, or the handler timeout from now.
 	HoldClaims struct {
 		Flow   string
 		Claims []protocol.Claim
@@ -258,6 +262,7 @@ func (Uncordon) consumerEvent()            {}
 func (ConsumerPaused) consumerEvent()      {}
 func (ReconfigureConsumer) consumerEvent() {}
 func (HoldClaims) consumerEvent()          {}
+func (OrphansGone) consumerEvent()         {}
 
 // RunID names one invocation of the handler, unique within the process.
 type RunID uint64
@@ -284,6 +289,8 @@ type (
 	// CancelHandler asks the host to give up waiting politely (the attempt is past its timeout and abandoned). The slot stays
 	// taken until HandlerDone.
 	CancelHandler struct{ Run RunID }
+	// OrphanEnded says that a handler of an earlier process holds no slot any more: it need not be remembered.
+	OrphanEnded struct{ MessageID string }
 	// Drained says that after a forced Cordon nothing runs and every settlement was taken over by its controller (or there is no
 	// binding left that could). Emitted once per drain.
 	Drained struct{}
@@ -293,4 +300,5 @@ func (ToController) consumerAction()  {}
 func (Reconnect) consumerAction()     {}
 func (StartHandler) consumerAction()  {}
 func (CancelHandler) consumerAction() {}
+func (OrphanEnded) consumerAction()   {}
 func (Drained) consumerAction()       {}

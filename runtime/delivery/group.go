@@ -63,7 +63,7 @@ func (g *ConsumerGroup) handle(now Now, ev ConsumerEvent) {
 			g.drops["stale-connection"]++
 		}
 	case HandlerDone:
-		if r := g.running.byRun[ev.Run]; r != nil {
+		if r := g.running.byRun[ev.Run]; r != nil && !r.orphan {
 			r.consumer.handlerDone(now, r, ev)
 		} else {
 			g.drops["unknown-run"]++
@@ -82,6 +82,8 @@ func (g *ConsumerGroup) handle(now Now, ev ConsumerEvent) {
 		g.setAppReady(now, ev.Ready)
 	case AppRestarted:
 		g.appRestarted(now)
+	case OrphansGone:
+		g.endOrphans()
 	case Cordon:
 		g.cordon(now, ev.Force)
 	case Uncordon:
@@ -136,6 +138,7 @@ func (g *ConsumerGroup) startNext(now Now) {
 
 // appRestarted ends every running handler in failure: the app that ran them is gone (B-088).
 func (g *ConsumerGroup) appRestarted(now Now) {
+	g.endOrphans()
 	for _, r := range g.running.ordered() {
 		r.consumer.handlerDone(now, r, HandlerDone{
 			Run: r.id, Outcome: protocol.Nacked, Reason: "the app restarted while it ran the job",
@@ -175,6 +178,7 @@ func (g *ConsumerGroup) Status(now Now) ConsumerStatus {
 	sum := ConsumerStatus{
 		Registered: len(g.flows) > 0, Dropped: map[string]uint64{},
 		Cordoned: g.cordoned, Draining: g.draining, Drained: g.drained, AppReady: g.appReady, IdleSince: g.running.idleSince,
+		Orphaned: g.running.orphans,
 	}
 	for reason, n := range g.drops {
 		sum.Dropped[reason] = n

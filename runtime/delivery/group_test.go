@@ -13,16 +13,17 @@ import (
 
 // groupRig is a worker that pulls from several flows, whose controllers the test plays by hand.
 type groupRig struct {
-	t       *testing.T
-	now     Now
-	group   *ConsumerGroup
-	conns   ConnID
-	flows   map[string]*flowRig
-	running map[string]StartHandler // by MessageID
-	order   []string                // flow/MessageID in the order of their starts
-	cancels int
-	drained int
-	again   []ConnID // streams that the group wants to be opened anew
+	t            *testing.T
+	now          Now
+	group        *ConsumerGroup
+	conns        ConnID
+	flows        map[string]*flowRig
+	running      map[string]StartHandler // by MessageID
+	order        []string                // flow/MessageID in the order of their starts
+	cancels      int
+	drained      int
+	orphansEnded []string
+	again        []ConnID // streams that the group wants to be opened anew
 }
 
 // flowRig is the controller of one flow.
@@ -109,6 +110,8 @@ func (r *groupRig) step(ev ConsumerEvent) {
 			r.cancels++
 		case Reconnect:
 			r.again = append(r.again, a.Conn)
+		case OrphanEnded:
+			r.orphansEnded = append(r.orphansEnded, a.MessageID)
 		case Drained:
 			r.drained++
 		default:

@@ -12,6 +12,8 @@ type running struct {
 	byID  map[string]*run
 	byRun map[RunID]*run
 	last  RunID
+	// orphans is how many of them are of an earlier process.
+	orphans int
 	// idleSince is when the last handler ended.
 	idleSince Now
 }
@@ -25,6 +27,7 @@ type run struct {
 	held      held   // of the latest delivery of the job
 	entry     *entry // the delivery that its outcome settles; nil when that is gone
 	abandoned bool
+	orphan    bool
 	timeout   *timer
 }
 
@@ -47,7 +50,11 @@ func (r *running) init() {
 	r.byRun = map[RunID]*run{}
 }
 
+// len counts the taken slots.
 func (r *running) len() int { return len(r.byRun) }
+
+// own counts the handlers that this process has begun.
+func (r *running) own() int { return len(r.byRun) - r.orphans }
 
 // startReport is how long a start may wait for a message to carry the news.
 const startReport = 50 * time.Millisecond
@@ -153,7 +160,7 @@ func (c *Consumer) finish(now Now, r *run) {
 	if r.abandoned {
 		c.detached--
 	}
-	if c.running.len() == 0 {
+	if c.running.own() == 0 {
 		c.running.idleSince = now
 	}
 }

@@ -97,6 +97,8 @@ type ConsumerStatus struct {
 	Draining bool
 	Drained  bool
 	AppReady bool
+	// Orphaned counts the slots taken by handlers that an earlier process of the pod began; they are no part of Running and Unsettled.
+	Orphaned int
 	// IdleSince is when the last handler ended or the first registration happened; meaningful while Idle.
 	IdleSince Now
 	Idle      bool

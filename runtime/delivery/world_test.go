@@ -390,14 +390,15 @@ type testWorker struct {
 	conn ConnID
 	dead bool
 
-	auto     func(d protocol.Delivery) protocol.Outcome
-	running  map[string]StartHandler
-	order    []string // MessageIDs in the order of their starts
-	starts   []protocol.Delivery
-	cancels  []RunID
-	drained  int
-	received []protocol.ToWorker
-	sent     []protocol.FromWorker
+	auto         func(d protocol.Delivery) protocol.Outcome
+	running      map[string]StartHandler
+	order        []string // MessageIDs in the order of their starts
+	starts       []protocol.Delivery
+	cancels      []RunID
+	drained      int
+	orphansEnded []string
+	received     []protocol.ToWorker
+	sent         []protocol.FromWorker
 }
 
 func confirmAll(protocol.Delivery) protocol.Outcome { return protocol.Confirmed }
@@ -406,7 +407,8 @@ func (w *world) worker(name string, edit func(*ConsumerConfig)) *testWorker {
 	return w.incarnation(name, name+"-boot-1", edit)
 }
 
-func (w *world) incarnation(uid, boot string, edit func(*ConsumerConfig)) *testWorker {
+// incarnation starts a sidecar process, which takes events before it connects.
+func (w *world) incarnation(uid, boot string, edit func(*ConsumerConfig), before ...ConsumerEvent) *testWorker {
 	cfg := DefaultConsumerConfig()
 	if edit != nil {
 		edit(&cfg)
@@ -414,6 +416,9 @@ func (w *world) incarnation(uid, boot string, edit func(*ConsumerConfig)) *testW
 	tw := &testWorker{w: w, name: uid, inc: protocol.Incarnation{PodUID: uid, BootNonce: boot}, running: map[string]StartHandler{}}
 	tw.cons = NewConsumer(cfg, tw.inc, w.rnd)
 	w.workers = append(w.workers, tw)
+	for _, ev := range before {
+		tw.step(ev)
+	}
 	tw.step(AppReady{true})
 	tw.connect()
 	return tw
@@ -509,6 +514,8 @@ func (tw *testWorker) step(ev ConsumerEvent) {
 			tw.start(a)
 		case CancelHandler:
 			tw.cancels = append(tw.cancels, a.Run)
+		case OrphanEnded:
+			tw.orphansEnded = append(tw.orphansEnded, a.MessageID)
 		case Drained:
 			tw.drained++
 		}

@@ -65,6 +65,9 @@ type WorkerOptions struct {
 	// Random and Clock default to the system's.
 	Random delivery.Random
 	Clock  clock.Clock
+	// Running is where handlers in progress are remembered (nowhere), and Left what an earlier process of this pod left there.
+	Running RunningSet
+	Left    []LeftRun
 	// ReconnectMin and ReconnectMax bound the jittered wait between attempts to connect (100 ms, 1 s).
 	ReconnectMin, ReconnectMax time.Duration
 }
@@ -91,12 +94,15 @@ type Worker struct {
 	group    *delivery.ConsumerGroup
 	links    map[string]*link // by flow
 	runs     map[delivery.RunID]context.CancelFunc
+	appReady bool                     // the app's own word
+	queued   []delivery.ConsumerEvent // raised by the actions of a step, for after it
 	runCtx   context.Context
 	handlers sync.WaitGroup
 
-	mu      sync.Mutex
-	drained chan struct{}
-	status  delivery.ConsumerStatus // the last one, for after the end
+	mu         sync.Mutex
+	drained    chan struct{}
+	unwritable error                   // the running set cannot be written; set by the loop alone
+	status     delivery.ConsumerStatus // the last one, for after the end
 }
 
 // NewWorker returns a worker that does nothing until Run. AppReady starts false: call SetAppReady.
@@ -106,6 +112,9 @@ func NewWorker(options WorkerOptions) *Worker {
 	}
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
+	}
+	if options.Running == nil {
+		options.Running = Forgetful
 	}
 	if options.ReconnectMin <= 0 {
 		options.ReconnectMin = 100 * time.Millisecond
@@ -128,6 +137,7 @@ func NewWorker(options WorkerOptions) *Worker {
 		w.links[source.Flow] = &link{worker: w, source: source, beat: 2 * time.Second}
 	}
 	w.group = delivery.NewConsumerGroup(options.Config, options.Incarnation, options.Random, flows...)
+	w.holdLeft()
 	return w
 }
 
@@ -213,7 +223,10 @@ func (w *Worker) newDrain() {
 
 // SetAppReady says whether the app answers.
 func (w *Worker) SetAppReady(ready bool) {
-	w.loop.post(func() { w.step(delivery.AppReady{Ready: ready}) })
+	w.loop.post(func() {
+		w.appReady = ready
+		w.step(delivery.AppReady{Ready: ready && w.unwritable == nil})
+	})
 }
 
 // Reconfigure replaces the tunables.
@@ -240,7 +253,19 @@ func (w *Worker) paused(gap time.Duration) {
 	w.step(delivery.ConsumerPaused{For: gap})
 }
 
+// step gives the machine an event, and those that its actions raise.
 func (w *Worker) step(event delivery.ConsumerEvent) {
+	w.once(event)
+	for len(w.queued) > 0 {
+		event, w.queued = w.queued[0], w.queued[1:]
+		w.once(event)
+	}
+}
+
+// post queues an event for after the step that goes on.
+func (w *Worker) post(event delivery.ConsumerEvent) { w.queued = append(w.queued, event) }
+
+func (w *Worker) once(event delivery.ConsumerEvent) {
 	for _, action := range w.group.Step(w.loop.now(), event) {
 		switch a := action.(type) {
 		case delivery.ToController:
@@ -252,7 +277,11 @@ func (w *Worker) step(event delivery.ConsumerEvent) {
 				l.close()
 			}
 		case delivery.StartHandler:
-			w.invoke(a)
+			if w.begin(a) {
+				w.invoke(a)
+			}
+		case delivery.OrphanEnded:
+			w.options.Running.End(a.MessageID)
 		case delivery.CancelHandler:
 			if cancel, ok := w.runs[a.Run]; ok {
 				cancel()
@@ -289,6 +318,7 @@ func (w *Worker) invoke(start delivery.StartHandler) {
 		result := w.handle(ctx, handler, start.Delivery)
 		w.loop.post(func() {
 			delete(w.runs, start.Run)
+			w.options.Running.End(start.Delivery.Job.MessageID)
 			w.step(delivery.HandlerDone{Run: start.Run, Outcome: result.Outcome, Reason: result.Reason, RetryAfter: result.RetryAfter})
 		})
 	})

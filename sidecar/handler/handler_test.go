@@ -194,30 +194,29 @@ func TestProbeReportsChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
-	reports := make(chan bool)
+	reports := make(chan handler.Sight)
 	poke := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go handler.Probe(ctx, target(t, address), poke, func(ready bool) {
+	go handler.Probe(ctx, target(t, address), poke, func() bool { return true }, func(sight handler.Sight) {
 		select {
-		case reports <- ready:
+		case reports <- sight:
 		case <-ctx.Done():
 		}
 	})
-	if !<-reports {
-		t.Fatal("a listening app was reported as not ready")
+	if sight := <-reports; sight != (handler.Sight{Ready: true}) {
+		t.Fatalf("a listening app was reported as %+v", sight)
 	}
-	listener.Close()
-	poke <- struct{}{}
-	if <-reports {
-		t.Fatal("a closed port was reported as ready")
+	listener.Close() // nobody pokes: it is looked often
+	if sight := <-reports; sight != (handler.Sight{}) {
+		t.Fatalf("a closed port was reported as %+v", sight)
 	}
 	again, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if !<-reports {
-		t.Fatal("the app's return was not noticed")
+	if sight := <-reports; sight != (handler.Sight{Ready: true, Replaced: true}) {
+		t.Fatalf("the app's return was reported as %+v", sight)
 	}
 }

@@ -2,32 +2,45 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"net"
+	"syscall"
 	"time"
 )
 
 const (
-	probeFast    = 250 * time.Millisecond // while the app does not listen
+	probeFast    = 250 * time.Millisecond // while the app does not listen, or a restart of it must not be missed
 	probeSlow    = 2 * time.Second        // while it does
 	probeTimeout = time.Second
 )
 
+// Sight is what a look at the app's port has shown.
+type Sight struct {
+	// Ready says that the app answers its port.
+	Ready bool
+	// Replaced says that nobody listened there before: the process that answers is not one that answered earlier. A port that was merely
+	// slow does not show that.
+	Replaced bool
+}
+
 // Probe reports whether the app answers its port, at the first look and at every change, until ctx ends. poke makes it look at
-// once; a failed dial pokes it.
-func Probe(ctx context.Context, target func() Target, poke <-chan struct{}, report func(ready bool)) {
+// once; a failed dial pokes it. While hurry says so it looks often, so that no restart of the app is missed; it may be nil.
+func Probe(ctx context.Context, target func() Target, poke <-chan struct{}, hurry func() bool, report func(Sight)) {
 	dialer := &net.Dialer{Timeout: probeTimeout}
-	known, ready := false, false
+	known, ready, refused := false, false, false
 	for {
-		now := listens(ctx, dialer, target().Address())
+		err := look(ctx, dialer, target().Address())
 		if ctx.Err() != nil {
 			return
 		}
-		if !known || now != ready {
+		refused = refused || errors.Is(err, syscall.ECONNREFUSED)
+		if now := err == nil; !known || now != ready {
 			known, ready = true, now
-			report(ready)
+			report(Sight{Ready: ready, Replaced: ready && refused})
+			refused = refused && !ready
 		}
 		wait := probeSlow
-		if !ready {
+		if !ready || hurry != nil && hurry() {
 			wait = probeFast
 		}
 		timer := time.NewTimer(wait)
@@ -42,11 +55,10 @@ func Probe(ctx context.Context, target func() Target, poke <-chan struct{}, repo
 	}
 }
 
-func listens(ctx context.Context, dialer *net.Dialer, address string) bool {
+func look(ctx context.Context, dialer *net.Dialer, address string) error {
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
-		return false
+		return err
 	}
-	conn.Close()
-	return true
+	return conn.Close()
 }

@@ -25,9 +25,8 @@ func (s *sidecar) checks() health.Checks {
 				return errors.New("draining")
 			case !s.app.ready.Load():
 				return fmt.Errorf("the app does not listen on %s", s.app.where().Address())
-			default:
-				return nil
 			}
+			return s.worker.RunningSetError()
 		},
 	}
 }

@@ -31,7 +31,9 @@ type Options struct {
 	Incarnation protocol.Incarnation
 
 	ConfigFile, CAFile, TLSDir, TokenFile, DrainSocket string
-	HealthAddress, MetricsAddress, ControlAddress      string
+	// RunningFile keeps the handlers in progress across a restart of this process; empty for nowhere.
+	RunningFile                                   string
+	HealthAddress, MetricsAddress, ControlAddress string
 	// AppHost is where the app listens ("127.0.0.1").
 	AppHost string
 
@@ -51,6 +53,7 @@ func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation, place run
 		TLSDir:         place.Path(runtimeconfig.TLSDir),
 		TokenFile:      place.Path(runtimeconfig.TokenFile),
 		DrainSocket:    place.Path(runtimeconfig.DrainSocket),
+		RunningFile:    place.Path(runtimeconfig.RunningFile),
 		HealthAddress:  place.Address(runtimeconfig.PortHealth),
 		MetricsAddress: place.Address(runtimeconfig.PortMetrics),
 		ControlAddress: place.Address(runtimeconfig.PortTransport),
@@ -81,7 +84,12 @@ func Run(ctx context.Context, options Options) error {
 	defer stop()
 	parts, lifetime := errgroup.WithContext(base)
 	registry := prometheus.NewRegistry()
-	s := newSidecar(lifetime, options, document, registry)
+	set, left, err := openRunning(options.RunningFile)
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	s := newSidecar(lifetime, options, document, set, left, registry)
 	door, err := drain.Listen(options.DrainSocket, s.worker)
 	if err != nil {
 		return err
@@ -114,7 +122,10 @@ func Run(ctx context.Context, options Options) error {
 }
 
 // newSidecar makes the consumer and the app's handler, whose requests end with lifetime at the latest.
-func newSidecar(lifetime context.Context, options Options, document config.Document[runtimeconfig.Worker], registry *prometheus.Registry) *sidecar {
+func newSidecar(
+	lifetime context.Context, options Options, document config.Document[runtimeconfig.Worker],
+	set runningSet, left []endpoint.LeftRun, registry *prometheus.Registry,
+) *sidecar {
 	s := &sidecar{Options: options}
 	s.document.Store(&document)
 	s.app = newApp(lifetime, document.Value, options.AppHost, telemetry.NewHandlerSeconds(registry))
@@ -123,6 +134,8 @@ func newSidecar(lifetime context.Context, options Options, document config.Docum
 		Incarnation: options.Incarnation,
 		Flows:       s.sources(),
 		Log:         options.Log.WithName("consumer"),
+		Running:     set,
+		Left:        left,
 	})
 	registry.MustRegister(telemetry.NewWorker(s.worker.Status), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -132,7 +145,7 @@ func newSidecar(lifetime context.Context, options Options, document config.Docum
 // watch follows the app's port and the configuration until ctx ends.
 func (s *sidecar) watch(ctx context.Context, document config.Document[runtimeconfig.Worker]) error {
 	var both sync.WaitGroup
-	both.Go(func() { handler.Probe(ctx, s.app.where, s.app.poke, s.appReady) })
+	both.Go(func() { handler.Probe(ctx, s.app.where, s.app.poke, s.orphaned, s.appSeen) })
 	both.Go(func() { config.Watch(ctx, s.Log.WithName("config"), s.ConfigFile, document, s.ConfigPoll, s.apply) })
 	both.Wait()
 	return nil
@@ -155,10 +168,16 @@ func (s *sidecar) drainAtStop(ctx context.Context) {
 	}
 }
 
-func (s *sidecar) appReady(ready bool) {
-	s.Log.Info("The app's port changed", "listening", ready, "address", s.app.where().Address())
-	s.app.ready.Store(ready)
-	s.worker.SetAppReady(ready)
+// orphaned says whether handlers of an earlier process hold slots, which a restart of the app frees.
+func (s *sidecar) orphaned() bool { return s.worker.Status().Orphaned > 0 }
+
+func (s *sidecar) appSeen(sight handler.Sight) {
+	s.Log.Info("The app's port changed", "listening", sight.Ready, "replaced", sight.Replaced, "address", s.app.where().Address())
+	if sight.Replaced {
+		s.worker.AppReplaced()
+	}
+	s.app.ready.Store(sight.Ready)
+	s.worker.SetAppReady(sight.Ready)
 }
 
 func (s *sidecar) apply(next config.Document[runtimeconfig.Worker]) {

@@ -132,6 +132,12 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func (a *app) started(id string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.runs[id]
+}
+
 func (a *app) seen() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -145,6 +151,7 @@ type rig struct {
 	worker.Options
 	document runtimeconfig.Worker
 	control  protocolv1.WorkerControlClient
+	server   *httptest.Server
 	stop     context.CancelFunc
 	ended    chan error
 }
@@ -155,9 +162,9 @@ func start(t *testing.T, edit ...func(*rig, *transporttest.Authority)) *rig {
 	dir := t.TempDir()
 	authority := transporttest.NewAuthority(t)
 	r := &rig{flow: startFlow(t, authority), app: &app{runs: map[string]int{}, sources: map[string]int{}}, ended: make(chan error, 1)}
-	server := httptest.NewServer(r.app)
-	t.Cleanup(server.Close)
-	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	r.server = httptest.NewServer(r.app)
+	t.Cleanup(func() { r.server.Close() })
+	_, port, _ := net.SplitHostPort(r.server.Listener.Addr().String())
 	appPort, _ := strconv.ParseInt(port, 10, 32)
 
 	// Kubernetes calls the files of a Secret so.
@@ -172,6 +179,7 @@ func start(t *testing.T, edit ...func(*rig, *transporttest.Authority)) *rig {
 		TLSDir:         filepath.Join(dir, "tls"),
 		TokenFile:      filepath.Join(dir, "token"),
 		DrainSocket:    filepath.Join(dir, "drain.sock"),
+		RunningFile:    filepath.Join(dir, "state", "running"),
 		HealthAddress:  freeAddress(t),
 		MetricsAddress: freeAddress(t),
 		ControlAddress: freeAddress(t),
@@ -200,18 +208,42 @@ func start(t *testing.T, edit ...func(*rig, *transporttest.Authority)) *rig {
 	t.Cleanup(func() { conn.Close() })
 	r.control = protocolv1.NewWorkerControlClient(conn)
 
+	r.run()
+	t.Cleanup(func() { r.end(t) })
+	transporttest.Eventually(t, "the sidecar is ready", func() bool { return r.probe("/readyz") == http.StatusOK })
+	return r
+}
+
+// run starts a sidecar process.
+func (r *rig) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
 	go func() { r.ended <- worker.Run(ctx, r.Options) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-r.ended; err != nil {
-			t.Error(err)
-		}
-		close(r.ended)
-	})
-	transporttest.Eventually(t, "the sidecar is ready", func() bool { return r.probe("/readyz") == http.StatusOK })
-	return r
+}
+
+func (r *rig) end(t *testing.T) {
+	r.stop()
+	if err := <-r.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// restartApp replaces the app's process by another one at the same address.
+func (r *rig) restartApp(t *testing.T) {
+	t.Helper()
+	address := r.server.Listener.Addr().String()
+	close(r.app.hold) // a dying process ends its handlers
+	r.server.Close()
+	r.app.mu.Lock()
+	r.app.hold = nil
+	r.app.mu.Unlock()
+	transporttest.Eventually(t, "the sidecar sees that nobody listens", func() bool { return r.probe("/readyz") == http.StatusServiceUnavailable })
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: r.app}}
+	r.server.Start()
 }
 
 // configure writes the document as the operator would.
@@ -257,7 +289,7 @@ func TestJobsOfTwoFlowsReachTheApp(t *testing.T) {
 		}
 	})
 	r.flow.submit(t, "a", "b")
-	returns.submit(t, "b", "c")
+	returns.submit(t, "c", "d")
 	transporttest.Eventually(t, "everything is confirmed", func() bool {
 		return r.flow.stats(t).Confirmed == 2 && returns.stats(t).Confirmed == 2
 	})
@@ -265,7 +297,7 @@ func TestJobsOfTwoFlowsReachTheApp(t *testing.T) {
 	defer r.app.mu.Unlock()
 	want := map[string]int{
 		"/namespaces/default/flows/orders a": 1, "/namespaces/default/flows/orders b": 1,
-		"/namespaces/default/flows/returns b": 1, "/namespaces/default/flows/returns c": 1,
+		"/namespaces/default/flows/returns c": 1, "/namespaces/default/flows/returns d": 1,
 	}
 	if diff := cmp.Diff(want, r.app.sources); diff != "" {
 		t.Errorf("what the app was given (-want +got):\n%s", diff)
@@ -397,6 +429,35 @@ func TestStopDrains(t *testing.T) {
 	transporttest.Eventually(t, "the unstarted went back", func() bool { return r.flow.stats(t).BacklogJobs == 1 })
 	close(r.app.hold)
 	transporttest.Eventually(t, "the running were confirmed", func() bool { return r.flow.stats(t).Confirmed == 2 })
+}
+
+// B-087: a sidecar that starts anew under a living app does not invoke the app a second time for what it still runs, although the flow
+// gives the job out again; the free slot goes on working. The app's restart frees what the sidecar before had begun (B-088).
+func TestASidecarRestartUnderALivingApp(t *testing.T) {
+	r := start(t, func(r *rig, _ *transporttest.Authority) { r.StopTimeout = time.Millisecond })
+	r.app.hold = make(chan struct{})
+	r.flow.submit(t, "a")
+	transporttest.Eventually(t, "a runs", func() bool { return r.app.started("a") == 1 })
+
+	r.end(t)
+	r.Incarnation.BootNonce = "boot-2"
+	r.run()
+	transporttest.Eventually(t, "registered anew", func() bool {
+		status, err := r.control.GetStatus(t.Context(), &protocolv1.GetStatusRequest{})
+		return err == nil && status.GetBootNonce() == "boot-2" && status.GetRegistered()
+	})
+	r.flow.submit(t, "b")
+	transporttest.Eventually(t, "b runs in the free slot", func() bool { return r.app.started("b") == 1 })
+	transporttest.Eventually(t, "a waits elsewhere", func() bool { s := r.flow.stats(t); return s.DelayedJobs == 1 && s.InFlight == 1 })
+	if n := r.app.started("a"); n != 1 {
+		t.Fatalf("the app was given a %d times while it runs it", n)
+	}
+
+	r.restartApp(t)
+	transporttest.Eventually(t, "both are confirmed", func() bool { return r.flow.stats(t).Confirmed == 2 })
+	if n := r.app.started("a"); n != 2 {
+		t.Errorf("the app was given a %d times, want once in each of its lives", n)
+	}
 }
 
 func TestAMissingConfigurationIsSaid(t *testing.T) {
