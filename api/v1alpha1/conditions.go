@@ -46,6 +46,10 @@ const (
 	ReasonServing = "Serving"
 	// ReasonWorkersReady: as many workers as asked for are ready.
 	ReasonWorkersReady = "WorkersReady"
+	// ReasonWorkersFlapping: the processes of workers die again and again, so they
+	// are kept away from jobs for up to five minutes at a time. Look at the logs of
+	// the pods that the message names.
+	ReasonWorkersFlapping = "WorkersFlapping"
 	// ReasonScaledToZero: the pool has no workers because replicas is 0.
 	ReasonScaledToZero = "ScaledToZero"
 	// ReasonWorkersUnready: fewer workers are ready than asked for, and no pod
@@ -154,6 +158,10 @@ const (
 	ReasonPoolsAtZero = "PoolsAtZero"
 	// ReasonWorkersStarting: workers exist and none is bound yet.
 	ReasonWorkersStarting = "WorkersStarting"
+	// ReasonRevisionPaused: every job of a revision of a pool fails, so its workers
+	// get one job at a time, to try, until one succeeds. Repair the handler, or
+	// go back to the template before.
+	ReasonRevisionPaused = "RevisionPaused"
 	// ReasonServiceAccountNotAllowed: workers run as a ServiceAccount that
 	// spec.allowedServiceAccounts of the flow does not name. Add it there or
 	// change the template of the pool.

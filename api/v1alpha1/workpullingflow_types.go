@@ -104,6 +104,14 @@ type WorkPullingFlowSpec struct {
 	// +kubebuilder:default={}
 	Redelivery RedeliverySpec `json:"redelivery,omitzero"`
 
+	// dispatch is who of the workers with free demand gets the next job.
+	// RoundRobin takes turns, LeastOutstanding takes the one with the fewest
+	// unsettled jobs.
+	//
+	// +optional
+	// +kubebuilder:default=RoundRobin
+	Dispatch DispatchPolicy `json:"dispatch,omitempty"`
+
 	// liveness governs how fast a silent worker is given up.
 	//
 	// +optional
@@ -151,7 +159,27 @@ type WorkPullingFlowSpec struct {
 	// +optional
 	// +kubebuilder:default=Drain
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
+	// recoverNonce starts the flow anew after a terminal failure: change it when
+	// the cause is removed. A restart of the pod does not.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	RecoverNonce int64 `json:"recoverNonce,omitempty"`
 }
+
+// DispatchPolicy is who of the workers with free demand gets the next job.
+//
+// +kubebuilder:validation:Enum=RoundRobin;LeastOutstanding
+type DispatchPolicy string
+
+const (
+	// DispatchRoundRobin takes turns in the order of registration.
+	DispatchRoundRobin DispatchPolicy = "RoundRobin"
+	// DispatchLeastOutstanding takes the worker with the fewest unsettled jobs.
+	DispatchLeastOutstanding DispatchPolicy = "LeastOutstanding"
+)
 
 // ProducerRuntimeSpec configures the runtime in the producer pod.
 type ProducerRuntimeSpec struct {
@@ -486,6 +514,19 @@ type WorkPullingFlowStatus struct {
 	// +optional
 	Memory *MemoryStatus `json:"memory,omitempty"`
 
+	// orphanedJobs is the number of jobs that were stored over an hour ago and
+	// whose producer never acknowledged that. Absent means not reported.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	OrphanedJobs *int64 `json:"orphanedJobs,omitempty"`
+
+	// lastFailure is the latest failure that DeliveryFailed told of. It stays
+	// after a recovery.
+	//
+	// +optional
+	LastFailure *FailureStatus `json:"lastFailure,omitempty"`
+
 	// intakeURL is where jobs are submitted from inside the cluster.
 	//
 	// +optional
@@ -497,6 +538,42 @@ type WorkPullingFlowStatus struct {
 	//
 	// +optional
 	Queue *QueueStatus `json:"queue,omitempty"`
+}
+
+// FailureStatus is a failure of delivery.
+type FailureStatus struct {
+	// reason is the reason that DeliveryFailed had.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+
+	// stage is Load, Store, Accept, Confirm or Protocol.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16
+	Stage string `json:"stage,omitempty"`
+
+	// message is for people.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+
+	// time is when it was seen first.
+	//
+	// +optional
+	Time metav1.Time `json:"time,omitzero"`
+
+	// recoverNonce is set where the failure was terminal: the flow starts anew
+	// when spec.recoverNonce differs from it.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RecoverNonce *int64 `json:"recoverNonce,omitempty"`
 }
 
 // QueueStatus describes the data of a queue.

@@ -29,7 +29,19 @@ func document(flow *v1alpha1.WorkPullingFlow, intake runtimeconfig.Intake, setti
 		MaxAttempts:      int(ptr.Deref(spec.Redelivery.MaxAttempts, 0)),
 		BackoffInitialMS: int64(spec.Redelivery.Backoff.InitialMilliseconds), BackoffMaxMS: int64(spec.Redelivery.Backoff.MaxMilliseconds),
 		HeartbeatSec: int64(spec.Liveness.HeartbeatSeconds), DeadlineSec: int64(spec.Liveness.DeadlineSeconds),
-		MaxWindow:              int(spec.MaxFlowControlWindow),
+		MaxWindow:    int(spec.MaxFlowControlWindow),
+		Dispatch:     string(spec.Dispatch),
+		RecoverNonce: spec.RecoverNonce, Halted: halted(flow),
 		AllowedServiceAccounts: allowed,
 	}
+}
+
+// halted is the failure that keeps the queue from being loaded: the last one, where it was terminal and nobody has bumped the nonce since.
+// The producer keeps that in mind by itself; this is for a pod that takes its place.
+func halted(flow *v1alpha1.WorkPullingFlow) *runtimeconfig.Halt {
+	last := flow.Status.LastFailure
+	if last == nil || last.RecoverNonce == nil || *last.RecoverNonce != flow.Spec.RecoverNonce {
+		return nil
+	}
+	return &runtimeconfig.Halt{Stage: last.Stage, Code: failureCode(last.Stage, last.Reason), Reason: last.Message}
 }

@@ -3,12 +3,21 @@ package flow
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/controllers/pool"
 	"github.com/workpulling/workpulling/internal/conditions"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
 )
+
+// stateFailed is the state of a producer that has stopped for good.
+const stateFailed = "Failed"
 
 func (o *observation) workersBound() conditions.Condition {
 	const kind = v1alpha1.ConditionWorkersBound
@@ -23,6 +32,8 @@ func (o *observation) workersBound() conditions.Condition {
 		}
 	}
 	switch {
+	case o.stats.Connected && o.allPaused():
+		return conditions.False(kind, v1alpha1.ReasonRevisionPaused, "every bound worker is of a revision whose every job fails: "+pausedNote(o.stats.Stats.PausedRevisions))
 	case o.stats.Connected && len(o.stats.Stats.Workers) > 0:
 		return conditions.True(kind, v1alpha1.ReasonWorkersBound, "")
 	case len(o.pools) == 0:
@@ -37,6 +48,27 @@ func (o *observation) workersBound() conditions.Condition {
 	return conditions.False(kind, v1alpha1.ReasonWorkersStarting, "no worker is bound yet")
 }
 
+// allPaused says that nobody gets more than a job to try.
+func (o *observation) allPaused() bool {
+	workers := o.stats.Stats.GetWorkers()
+	for _, w := range workers {
+		if !slices.ContainsFunc(o.stats.Stats.PausedRevisions, func(p *protocolv1.PausedRevision) bool {
+			return p.Pool == w.Pool && p.Revision == w.Revision
+		}) {
+			return false
+		}
+	}
+	return len(workers) > 0
+}
+
+func pausedNote(paused []*protocolv1.PausedRevision) string {
+	notes := make([]string, 0, len(paused))
+	for _, p := range paused {
+		notes = append(notes, fmt.Sprintf("pool %s revision %s (%s)", p.Pool, p.Revision, p.Reason))
+	}
+	return strings.Join(notes, ", ")
+}
+
 func (o *observation) deliveryFailed() conditions.Condition {
 	const kind = v1alpha1.ConditionDeliveryFailed
 	s := o.stats.Stats
@@ -47,6 +79,29 @@ func (o *observation) deliveryFailed() conditions.Condition {
 		return conditions.False(kind, v1alpha1.ReasonDelivering, "")
 	}
 	return conditions.True(kind, failureReason(s.FailureStage, s.FailureCode), fmt.Sprintf("stage %s: %s", s.FailureStage, s.FailureReason))
+}
+
+// rememberFailure keeps the latest failure, also after a recovery. Only one that ends the flow for good carries the nonce that a person has
+// to change; data of a newer format are not touched and can be loaded by the right version, whatever the nonce is.
+func (o *observation) rememberFailure(status *v1alpha1.WorkPullingFlowStatus, changed []conditions.Transition) {
+	told := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeliveryFailed)
+	s := o.stats.Stats
+	if told == nil || told.Status != metav1.ConditionTrue || s.GetFailureStage() == "" {
+		return
+	}
+	var nonce *int64
+	if s.State == stateFailed && s.FailureCode != runtimeconfig.FailureFormat {
+		nonce = ptr.To(s.RecoverNonce)
+	}
+	last := status.LastFailure
+	isNew := last == nil || last.Reason != told.Reason || !ptr.Equal(last.RecoverNonce, nonce) ||
+		slices.ContainsFunc(changed, func(t conditions.Transition) bool { return t.Type == v1alpha1.ConditionDeliveryFailed })
+	if !isNew {
+		return
+	}
+	status.LastFailure = &v1alpha1.FailureStatus{
+		Reason: told.Reason, Stage: s.FailureStage, Message: conditions.Truncate(s.FailureReason), Time: told.LastTransitionTime, RecoverNonce: nonce,
+	}
 }
 
 // failure is where and why delivery failed, as the producer names it.
@@ -73,6 +128,19 @@ func failureReason(stage, code string) string {
 		return reason
 	}
 	return v1alpha1.ReasonProtocolViolation
+}
+
+// failureCode is the way back from a reason to the code it was made from.
+func failureCode(stage, reason string) string {
+	for f, known := range failureReasons {
+		if f.stage == stage && known == reason {
+			return f.code
+		}
+	}
+	if reason == v1alpha1.ReasonProtocolViolation {
+		return runtimeconfig.FailureProtocol
+	}
+	return ""
 }
 
 func (o *observation) hasDeadLetters() conditions.Condition {

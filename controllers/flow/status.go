@@ -34,6 +34,7 @@ func makeStatus(o *observation, p plan, a applied) (v1alpha1.WorkPullingFlowStat
 	failed := o.deliveryFailed()
 	changed := conditions.Set(&status.Conditions, o.flow.Generation,
 		o.ready(p, producer, queue, failed), producer, queue, workers, failed, o.hasDeadLetters())
+	o.rememberFailure(&status, changed)
 	return status, changed
 }
 
@@ -42,13 +43,13 @@ func (o *observation) counts(status *v1alpha1.WorkPullingFlowStatus) {
 	s := o.stats.Stats
 	if !o.stats.Connected {
 		if o.silent {
-			status.Backlog, status.InFlight, status.Workers, status.DeadLetters = nil, nil, nil, nil
+			status.Backlog, status.InFlight, status.Workers, status.DeadLetters, status.OrphanedJobs = nil, nil, nil, nil, nil
 		}
 		return
 	}
 	status.Backlog, status.InFlight = ptr.To(s.BacklogJobs), ptr.To(s.InFlight)
 	status.Workers = ptr.To(int32(len(s.Workers)))
-	status.DeadLetters = ptr.To(s.DeadLetters)
+	status.DeadLetters, status.OrphanedJobs = ptr.To(s.DeadLetters), ptr.To(s.OrphanedJobs)
 	if o.flow.Spec.Queue.Type != v1alpha1.QueueMemory {
 		status.LostJobs = ptr.To(int64(s.LostVolatileTotal))
 	}

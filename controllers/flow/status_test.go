@@ -13,12 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/conditions"
 	"github.com/workpulling/workpulling/internal/flowstats"
 	"github.com/workpulling/workpulling/internal/podhealth"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
 	"github.com/workpulling/workpulling/test/builders"
 )
@@ -100,6 +102,20 @@ func TestConditions(t *testing.T) {
 				s.State, s.FailureStage, s.FailureReason = "Failed", "Protocol", "corrupt row"
 			})},
 			want: map[string]string{"DeliveryFailed": "True/ProtocolViolation"},
+		},
+		"revision paused": {
+			edits: []edit{stats(func(s *protocolv1.FlowStats) {
+				s.Workers = []*protocolv1.BoundWorker{{PodUid: "w", Pool: "packers", Revision: "r2"}}
+				s.PausedRevisions = []*protocolv1.PausedRevision{{Pool: "packers", Revision: "r2", Failures: 10, Reason: "500"}}
+			})},
+			want: map[string]string{"Ready": "True/Serving", "WorkersBound": "False/RevisionPaused"},
+		},
+		"one of two revisions paused": {
+			edits: []edit{stats(func(s *protocolv1.FlowStats) {
+				s.Workers = []*protocolv1.BoundWorker{{PodUid: "w", Pool: "packers", Revision: "r2"}, {PodUid: "v", Pool: "packers", Revision: "r1"}}
+				s.PausedRevisions = []*protocolv1.PausedRevision{{Pool: "packers", Revision: "r2"}}
+			})},
+			want: map[string]string{"WorkersBound": "True/WorkersBound"},
 		},
 		"no pool":     {edits: []edit{stats(func(s *protocolv1.FlowStats) { s.Workers = nil })}, want: map[string]string{"Ready": "True/Serving", "WorkersBound": "False/NoPool"}},
 		"pod pending": {edits: []edit{func(o *observation) { o.pod = podWith(false); o.stats.Connected = false }}, want: map[string]string{"Ready": "False/PodStarting"}},
@@ -252,6 +268,111 @@ func TestAFailureOutlivesTheOperator(t *testing.T) {
 		if got := string(c.Status) + "/" + c.Reason; got != want {
 			t.Errorf("%s is %s, want %s", kind, got, want)
 		}
+	}
+}
+
+// B-282, B-283, G-160: a terminal failure is one Event and one transition with the stage as its reason, a repeat of it is nothing, and
+// the recovery is a transition with a new time that leaves the failure in the status.
+func TestAFailureIsToldOnceAndRemembered(t *testing.T) {
+	o := serving()
+	recorder := events.NewFakeRecorder(20)
+	look := func() v1alpha1.WorkPullingFlowStatus {
+		status, changed := makeStatus(o, plan{}, applied{})
+		conditions.Announce(recorder, o.flow, changed, announced, inverted)
+		o.flow.Status = status
+		return status
+	}
+	told := func() (about []string) {
+		for {
+			select {
+			case event := <-recorder.Events:
+				about = append(about, event)
+			default:
+				return about
+			}
+		}
+	}
+	look()
+	told()
+	o.flow.Spec.RecoverNonce = 3
+	*o.stats.Stats = protocolv1.FlowStats{
+		FlowUid: o.stats.Stats.FlowUid, PodUid: "pod", State: "Failed", Epoch: 4, QueueAvailable: true, RecoverNonce: 3,
+		FailureStage: "Accept", FailureCode: "conflict", FailureReason: "row 7 belongs to another id",
+	}
+	first := look()
+	if got := told(); len(got) != 1 || !strings.Contains(got[0], "Warning AcceptConflict") {
+		t.Errorf("events %q", got)
+	}
+	want := &v1alpha1.FailureStatus{
+		Reason: "AcceptConflict", Stage: "Accept", Message: "row 7 belongs to another id", RecoverNonce: ptr.To[int64](3),
+		Time: meta.FindStatusCondition(first.Conditions, v1alpha1.ConditionDeliveryFailed).LastTransitionTime,
+	}
+	if diff := cmp.Diff(want, first.LastFailure); diff != "" {
+		t.Errorf("last failure (-want +got):\n%s", diff)
+	}
+	again := look()
+	if diff := cmp.Diff(first, again); diff != "" || len(told()) > 0 {
+		t.Errorf("a repeat changes the status or is told:\n%s", diff)
+	}
+	if got := document(o.flow, runtimeconfig.IntakeOpen, Settings{}).Halted; got == nil ||
+		*got != (runtimeconfig.Halt{Stage: "Accept", Code: "conflict", Reason: "row 7 belongs to another id"}) {
+		t.Errorf("a new pod is told %v", got)
+	}
+
+	o.flow.Spec.RecoverNonce = 4
+	if got := document(o.flow, runtimeconfig.IntakeOpen, Settings{}); got.Halted != nil || got.RecoverNonce != 4 {
+		t.Errorf("after the nonce changed the producer is told %+v", got)
+	}
+	for i := range o.flow.Status.Conditions {
+		o.flow.Status.Conditions[i].LastTransitionTime.Time = o.flow.Status.Conditions[i].LastTransitionTime.Add(-time.Minute)
+	}
+	before := meta.FindStatusCondition(o.flow.Status.Conditions, v1alpha1.ConditionDeliveryFailed).LastTransitionTime
+	*o.stats.Stats = protocolv1.FlowStats{PodUid: "pod", State: "Running", Epoch: 5, QueueAvailable: true, RecoverNonce: 4}
+	healed := look()
+	c := meta.FindStatusCondition(healed.Conditions, v1alpha1.ConditionDeliveryFailed)
+	if c.Status != metav1.ConditionFalse || !c.LastTransitionTime.After(before.Time) {
+		t.Errorf("after the recovery: %+v", c)
+	}
+	if diff := cmp.Diff(want, healed.LastFailure); diff != "" {
+		t.Errorf("last failure after the recovery (-want +got):\n%s", diff)
+	}
+}
+
+// A failure that heals by itself, and data that another version can read, keep no pod from loading.
+func TestOnlyTerminalFailuresHalt(t *testing.T) {
+	for _, s := range []*protocolv1.FlowStats{
+		{State: "Loading", FailureStage: "Load", FailureReason: "no volume"},
+		{State: "Running", FailureStage: "Confirm", FailureReason: "no space"},
+		{State: "Failed", FailureStage: "Load", FailureCode: "format", FailureReason: "version 9"},
+	} {
+		o := serving().reporting(s)
+		o.flow.Status, _ = makeStatus(o, plan{}, applied{})
+		if last := o.flow.Status.LastFailure; last == nil || last.RecoverNonce != nil {
+			t.Errorf("%s %s: last failure %+v", s.State, s.FailureStage, last)
+		}
+		if got := document(o.flow, runtimeconfig.IntakeOpen, Settings{}).Halted; got != nil {
+			t.Errorf("%s %s halts: %v", s.State, s.FailureStage, got)
+		}
+	}
+}
+
+// Every reason leads back to the code that it was made from.
+func TestFailureCodeIsTheWayBack(t *testing.T) {
+	for f, reason := range failureReasons {
+		if got := failureCode(f.stage, reason); got != f.code {
+			t.Errorf("%s %s: %q, want %q", f.stage, reason, got, f.code)
+		}
+	}
+	if got := failureCode("Protocol", v1alpha1.ReasonProtocolViolation); got != runtimeconfig.FailureProtocol {
+		t.Errorf("protocol violation: %q", got)
+	}
+}
+
+func TestDocumentCarriesTheDispatch(t *testing.T) {
+	flow := builders.MakeFlow("orders", "shop").Obj()
+	flow.Spec.Dispatch = v1alpha1.DispatchLeastOutstanding
+	if got := document(flow, runtimeconfig.IntakeOpen, Settings{}).Dispatch; got != "LeastOutstanding" {
+		t.Errorf("dispatch %q", got)
 	}
 }
 

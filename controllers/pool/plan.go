@@ -76,7 +76,7 @@ func MakePlan(s Snapshot) Plan {
 	}
 	p.Create = s.creations(live, back, rolling, ceiling)
 	chosen := planScaleDown(s, &p, live, len(live)+len(back)-ceiling)
-	if rolling {
+	if rolling && s.Failing == "" {
 		planRollout(s, &p, without(live, chosen), len(back))
 	}
 	return p
@@ -132,7 +132,7 @@ func (s Snapshot) creations(live, back []Worker, rolling bool, ceiling int) int 
 	}
 	total := len(live) + len(back)
 	missing := s.desired() - total
-	if rolling {
+	if rolling && s.Failing == "" {
 		current := len(back) + count(live, func(w Worker) bool { return !s.outdated(w) })
 		missing = min(s.desired()-current, ceiling-total)
 	}

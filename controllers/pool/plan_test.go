@@ -147,6 +147,28 @@ func TestPlan(t *testing.T) {
 }
 
 // TestVictimOrder is the order of DESIGN 8.
+// A rollout to a revision whose every job fails is held: the older workers go on.
+func TestARolloutToAPausedRevisionIsHeld(t *testing.T) {
+	s := snapshotOf(3, make1("a").old(), make1("b").old(), make1("c").old(), make1("d"))
+	if got := MakePlan(s); len(got.Steps) == 0 {
+		t.Fatal("the rollout does not go on by itself")
+	}
+	s.Failing = "every job fails"
+	if got := MakePlan(s); got.Create != 0 || len(got.Steps) != 0 {
+		t.Errorf("plan %d %v", got.Create, steps(got))
+	}
+	s = snapshotOf(3, make1("a").old(), make1("b").old(), make1("d"))
+	s.Failing = "every job fails"
+	if got := MakePlan(s); got.Create != 0 || len(got.Steps) != 0 {
+		t.Errorf("plan with a newer worker among three: %d %v", got.Create, steps(got))
+	}
+	s = snapshotOf(3, make1("a").old(), make1("d"))
+	s.Failing = "every job fails"
+	if got := MakePlan(s); got.Create != 1 {
+		t.Errorf("a lost worker is not replaced: %d", got.Create)
+	}
+}
+
 func TestVictimOrder(t *testing.T) {
 	want := []*workerBuilder{
 		make1("never-started").pending(),

@@ -17,6 +17,8 @@ type Snapshot struct {
 	// RollRuntime says that a worker with another runtime is out of date.
 	RollRuntime bool
 	Paused      bool
+	// Failing says how every job fails with the newest revision; empty where it does not. A rollout is held then.
+	Failing string
 	// Deleting says that every worker has to leave.
 	Deleting bool
 	// MayCreate is false while the flow is missing or its ServiceAccount is refused, and while creation backs off.

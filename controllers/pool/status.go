@@ -93,13 +93,20 @@ func (o *observation) ready(t tally, accepted conditions.Condition, refusal podh
 		return conditions.False(kind, accepted.Reason, accepted.Message)
 	case s.desired() == 0 && t.live == 0:
 		return conditions.True(kind, v1alpha1.ReasonScaledToZero, "spec.replicas is 0")
+	case s.Failing != "" && !s.rolling():
+		return conditions.False(kind, v1alpha1.ReasonRevisionPaused, s.Failing)
 	case t.ready >= s.desired():
 		if obstacle := o.obstacle(refusal); s.rolling() && obstacle.Reason != "" {
 			return conditions.True(kind, v1alpha1.ReasonWorkersReady, "older workers serve, and the rollout does not go on: "+obstacle.Message)
 		}
+		if note := o.flapping(); note != "" {
+			return conditions.True(kind, v1alpha1.ReasonWorkersFlapping, note)
+		}
 		return conditions.True(kind, v1alpha1.ReasonWorkersReady, "")
 	case problem.Reason != "":
 		return conditions.False(kind, problem.Reason, short+": "+problem.Message)
+	case o.flapping() != "":
+		return conditions.False(kind, v1alpha1.ReasonWorkersFlapping, short+": "+o.flapping())
 	}
 	return conditions.False(kind, v1alpha1.ReasonWorkersUnready, short)
 }
@@ -117,7 +124,13 @@ func (o *observation) obstacle(refusal podhealth.Problem) podhealth.Problem {
 	if refusal.Reason != "" && o.snapshot.wanting() {
 		return refusal
 	}
-	return o.problemOf(filter(o.snapshot.Workers, func(w Worker) bool { return !o.snapshot.outdated(w) }))
+	if found := o.problemOf(filter(o.snapshot.Workers, func(w Worker) bool { return !o.snapshot.outdated(w) })); found.Reason != "" {
+		return found
+	}
+	if o.snapshot.Failing != "" {
+		return podhealth.Problem{Reason: v1alpha1.ReasonRevisionPaused, Message: o.snapshot.Failing}
+	}
+	return podhealth.Problem{}
 }
 
 // problemOf is the first problem of the live ones among some workers.

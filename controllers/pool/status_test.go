@@ -35,6 +35,21 @@ func TestConditions(t *testing.T) {
 			Name: "app", Image: "app:none", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
 		}}
 	}
+	paused := func(revision string) func(*observation) {
+		return func(o *observation) {
+			o.sources[0].stats = flowstats.Snapshot{Connected: true, Stats: &protocolv1.FlowStats{PausedRevisions: []*protocolv1.PausedRevision{
+				{Pool: "others", Revision: newest, Reason: "404"}, {Pool: "packers", Revision: revision, Reason: "500"},
+			}}}
+			o.snapshot.Failing = o.failing()
+		}
+	}
+	flapping := func(uid string) func(*observation) {
+		return func(o *observation) {
+			o.sources[0].stats = flowstats.Snapshot{Connected: true, Stats: &protocolv1.FlowStats{QuarantinedWorkers: []*protocolv1.QuarantinedWorker{
+				{PodUid: uid, PodName: "pod-" + uid, Pool: "packers", Flapping: true}, {PodUid: "a", PodName: "pod-a", Pool: "packers"},
+			}}}
+		}
+	}
 	autoscaler := func(name string, active corev1.ConditionStatus) autoscalingv2.HorizontalPodAutoscaler {
 		return autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: autoscalingv2.HorizontalPodAutoscalerStatus{
 			Conditions: []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScalingActive, Status: active, Reason: "FailedGetResourceMetric"}},
@@ -75,6 +90,27 @@ func TestConditions(t *testing.T) {
 			snapshot: snapshotOf(1), refusal: podhealth.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota: small"},
 			want: map[string]string{"Ready": "False/QuotaExceeded", "Progressing": "False/QuotaExceeded"}, text: "small",
 		},
+		"revision paused": {
+			snapshot: snapshotOf(1, make1("a")), change: paused(newest),
+			want: map[string]string{"Ready": "False/RevisionPaused", "Progressing": "False/RevisionPaused"}, text: "500",
+		},
+		"rollout of a paused revision": {
+			snapshot: snapshotOf(2, make1("a").old(), make1("b").old(), make1("c")), change: paused(newest),
+			want: map[string]string{"Ready": "True/WorkersReady", "Progressing": "False/RevisionPaused"}, text: "older workers serve",
+		},
+		"older revision paused": {
+			snapshot: snapshotOf(2, make1("a").old(), make1("b")), change: paused(oldest),
+			want: map[string]string{"Ready": "True/WorkersReady", "Progressing": "True/RollingOut"},
+		},
+		"flapping": {
+			snapshot: snapshotOf(2, make1("a"), make1("b")), change: flapping("b"),
+			want: map[string]string{"Ready": "True/WorkersFlapping", "Progressing": "False/Stable"}, text: "again and again: pod-b",
+		},
+		"flapping and unready": {
+			snapshot: snapshotOf(2, make1("a"), make1("b").unready()), change: flapping("b"),
+			want: map[string]string{"Ready": "False/WorkersFlapping"}, text: "1 of 2 workers are ready",
+		},
+		"flapped": {snapshot: snapshotOf(1, make1("a")), change: flapping("gone"), want: map[string]string{"Ready": "True/WorkersReady"}},
 		"rollout refused": {
 			snapshot: snapshotOf(1, make1("a").old()), refusal: podhealth.Problem{Reason: v1alpha1.ReasonTemplateInvalid, Message: "no such port"},
 			want: map[string]string{"Ready": "True/WorkersReady", "Progressing": "False/TemplateInvalid"}, text: "the rollout does not go on: no such port",

@@ -20,7 +20,7 @@ func trim(node any) {
 		for name, schema := range properties {
 			if field, ok := schema.(map[string]any); ok && embedded[name] {
 				description, described := field["description"]
-				dropDescriptions(field)
+				dropRedundant(field)
 				if described {
 					field["description"] = description
 				}
@@ -37,20 +37,24 @@ func trim(node any) {
 	}
 }
 
-// dropDescriptions removes the descriptions of a schema and of all below it. A
-// property that is itself called description is a map and stays.
-func dropDescriptions(node any) {
+// dropRedundant removes from a schema and all below it the descriptions, and the
+// list type atomic, which is the default. A property that is itself called
+// description is a map and stays.
+func dropRedundant(node any) {
 	switch n := node.(type) {
 	case map[string]any:
 		if _, text := n["description"].(string); text {
 			delete(n, "description")
 		}
+		if n["x-kubernetes-list-type"] == "atomic" {
+			delete(n, "x-kubernetes-list-type")
+		}
 		for _, child := range n {
-			dropDescriptions(child)
+			dropRedundant(child)
 		}
 	case []any:
 		for _, child := range n {
-			dropDescriptions(child)
+			dropRedundant(child)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func inPod(kind string) string {
 func registerProducer(r registry) {
 	r.MustRegister(telemetry.NewProducer(func(context.Context) (endpoint.ProducerStats, error) {
 		return endpoint.ProducerStats{
-			Stats: delivery.Stats{Dropped: map[string]uint64{"a": 1}}, Refused: map[transport.Label]uint64{transport.LabelForbidden: 1},
+			Stats: delivery.Stats{Dropped: map[string]uint64{"a": 1}, Bindings: make([]delivery.BindingStats, 1)}, Refused: map[transport.Label]uint64{transport.LabelForbidden: 1},
 		}, nil
 	}))
 	telemetry.NewAnswers(r).Count(201)
@@ -131,6 +131,11 @@ func metricsPage() (string, error) {
 			fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n",
 				family.GetName(), strings.ToLower(family.GetType().String()), labels(family), cell(oneLine(family.GetHelp())))
 		}
+	}
+	page.WriteString("\n## Reasons of dropped messages\n\nValues of the label `reason` of the counters `…_dropped_messages_total`, a closed set.\n\n| reason | message |\n|---|---|\n")
+	reasons := delivery.DropReasons()
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		fmt.Fprintf(&page, "| `%s` | %s |\n", reason, cell(reasons[reason]))
 	}
 	return page.String(), nil
 }

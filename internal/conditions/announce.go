@@ -16,10 +16,14 @@ var calm = []string{
 	v1alpha1.ReasonPodStarting, v1alpha1.ReasonWorkersUnready, v1alpha1.ReasonQueueLoading, v1alpha1.ReasonSuspended, v1alpha1.ReasonDeleting,
 }
 
-// Announce tells of the transitions of the given types, one Event each. A condition that is not known, or that is new and in its good
+// Announce tells of the transitions of the given types, one Event each; of several with one reason, such as Ready and what is in its way,
+// the last is told alone (B-282). A condition that is not known, or that is new and in its good
 // state, is no news. inverted holds the types that are good while False.
 func Announce(recorder events.EventRecorder, obj runtime.Object, transitions []Transition, types, inverted []string) {
-	for _, t := range transitions {
+	for i, t := range transitions {
+		if slices.ContainsFunc(transitions[i+1:], func(o Transition) bool { return o.Reason == t.Reason && slices.Contains(types, o.Type) }) {
+			continue
+		}
 		good := (t.Status == metav1.ConditionTrue) != slices.Contains(inverted, t.Type)
 		if !slices.Contains(types, t.Type) || t.Status == metav1.ConditionUnknown || good && t.FromReason == "" {
 			continue
@@ -32,6 +36,6 @@ func Announce(recorder events.EventRecorder, obj runtime.Object, transitions []T
 		if message == "" {
 			message = t.Type + " is " + string(t.Status)
 		}
-		recorder.Eventf(obj, nil, kind, t.Reason, t.Type, "%s", truncate(message))
+		recorder.Eventf(obj, nil, kind, t.Reason, t.Type, "%s", Truncate(message))
 	}
 }

@@ -53,13 +53,14 @@ func Set(list *[]metav1.Condition, generation int64, next ...Condition) []Transi
 			changed = append(changed, t)
 		}
 		meta.SetStatusCondition(list, metav1.Condition{
-			Type: c.Type, Status: c.Status, Reason: c.Reason, Message: truncate(c.Message), ObservedGeneration: generation,
+			Type: c.Type, Status: c.Status, Reason: c.Reason, Message: Truncate(c.Message), ObservedGeneration: generation,
 		})
 	}
 	return changed
 }
 
-func truncate(message string) string {
+// Truncate cuts a message that is longer than people read.
+func Truncate(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}

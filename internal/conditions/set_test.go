@@ -28,7 +28,7 @@ func TestSet(t *testing.T) {
 }
 
 func TestTruncateKeepsCharactersWhole(t *testing.T) {
-	got := truncate(strings.Repeat("ä", maxMessage))
+	got := Truncate(strings.Repeat("ä", maxMessage))
 	if len(got) > maxMessage || !utf8.ValidString(got) {
 		t.Errorf("got %d bytes, valid: %v", len(got), utf8.ValidString(got))
 	}

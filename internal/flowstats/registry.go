@@ -77,12 +77,22 @@ func (r *Registry) Live(flow types.NamespacedName) (Snapshot, bool) {
 // Accept takes a report in.
 func (r *Registry) Accept(flow types.NamespacedName, stats *protocolv1.FlowStats) {
 	r.update(flow, func(e *entry) {
+		if before := e.live.Stats; before != nil && superseded(before, stats) {
+			return
+		}
 		former := e.live.Former
 		if e.live.Stats != nil && e.live.Stats.PodUid != stats.PodUid {
 			former = e.live.Stats
 		}
 		e.live = Snapshot{Stats: stats, Former: former, Connected: true, At: r.clock.Now()}
 	})
+}
+
+// superseded says that a report is the end of a member that another one has fenced: the flow fails only with who holds the newest epoch.
+// One without an epoch is a pod that takes up the failure of the one before.
+func superseded(newest, stats *protocolv1.FlowStats) bool {
+	return stats.FlowUid == newest.FlowUid && stats.PodUid != newest.PodUid && stats.State == "Failed" &&
+		stats.Epoch > 0 && stats.Epoch < newest.Epoch
 }
 
 // Disconnect notes that the stream of the pod that reported last is closed. A newer pod's stream is not touched.
@@ -179,6 +189,9 @@ func visible(stats *protocolv1.FlowStats) *protocolv1.FlowStats {
 	v, _ := proto.Clone(stats).(*protocolv1.FlowStats)
 	v.AcceptedTotal, v.ConfirmedTotal, v.RedeliveredTotal = 0, 0, 0
 	v.OldestBacklogAgeSeconds, v.FreeDemand, v.BacklogBytes, v.CreditWithheld = 0, 0, 0, false
+	for _, p := range v.PausedRevisions {
+		p.Failures, p.Reason = 0, ""
+	}
 	for _, w := range v.Workers {
 		w.InFlight, w.Started = min(w.InFlight, 1), min(w.Started, 1)
 	}

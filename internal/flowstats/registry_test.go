@@ -90,3 +90,43 @@ func TestTheLastWordOfTheFormerPodIsKept(t *testing.T) {
 		}
 	}
 }
+
+// The end of a member that another one has fenced is none of the flow (DESIGN 5.14).
+func TestAFencedMemberDoesNotFailTheFlow(t *testing.T) {
+	flow := types.NamespacedName{Namespace: "media", Name: "thumbnails"}
+	registry := NewRegistry(clocktesting.NewFakeClock(time.Now()), time.Second)
+	registry.Accept(flow, &protocolv1.FlowStats{PodUid: "new", Epoch: 8, State: "Running"})
+	registry.Accept(flow, &protocolv1.FlowStats{PodUid: "old", Epoch: 7, State: "Failed", FailureStage: "Store", FailureCode: "fenced"})
+	if got, _ := registry.Live(flow); got.Stats.PodUid != "new" || got.Stats.State != "Running" {
+		t.Errorf("the flow is %s by the word of %s", got.Stats.State, got.Stats.PodUid)
+	}
+	registry.Accept(flow, &protocolv1.FlowStats{PodUid: "new", Epoch: 8, State: "Failed", FailureStage: "Store", FailureCode: "conflict"})
+	if got, _ := registry.Live(flow); got.Stats.State != "Failed" {
+		t.Errorf("the newest member failed and the flow is %s", got.Stats.State)
+	}
+	registry.Accept(flow, &protocolv1.FlowStats{PodUid: "heir", State: "Failed", FailureStage: "Store", FailureCode: "conflict"})
+	if got, _ := registry.Live(flow); got.Stats.PodUid != "heir" {
+		t.Error("a pod that takes up the failure is not heard")
+	}
+	registry.Accept(flow, &protocolv1.FlowStats{PodUid: "next", State: "Loading"})
+	if got, _ := registry.Live(flow); got.Stats.PodUid != "next" {
+		t.Error("a pod that starts is not heard")
+	}
+}
+
+// Probes of a paused revision are no news.
+func TestProbesAreNoNews(t *testing.T) {
+	flow := types.NamespacedName{Namespace: "media", Name: "thumbnails"}
+	clock := clocktesting.NewFakeClock(time.Now())
+	registry := NewRegistry(clock, time.Second)
+	published := 0
+	registry.OnPublish(func(types.NamespacedName) { published++ })
+	for n := range int64(5) {
+		registry.Accept(flow, &protocolv1.FlowStats{PodUid: "p", PausedRevisions: []*protocolv1.PausedRevision{{Pool: "a", Revision: "r", Failures: 10 + n}}})
+		clock.Step(time.Minute)
+		registry.flush()
+	}
+	if published != 1 {
+		t.Errorf("published %d times", published)
+	}
+}

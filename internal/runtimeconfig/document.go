@@ -43,8 +43,20 @@ type Producer struct {
 	HeartbeatSec         int64  `json:"heartbeatSeconds"`
 	DeadlineSec          int64  `json:"deadlineSeconds"`
 	MaxWindow            int    `json:"maxFlowControlWindow"` // 0 = no cap beyond the protocol's
+	Dispatch             string `json:"dispatch,omitempty"`   // RoundRobin or LeastOutstanding
+	// RecoverNonce is bumped by a person to start anew after a terminal failure. Halted is the failure that happened under this very
+	// nonce, as far as the operator knows: the queue is not loaded then.
+	RecoverNonce int64 `json:"recoverNonce,omitempty"`
+	Halted       *Halt `json:"halted,omitempty"`
 	// AllowedServiceAccounts restricts whose pods may bind; empty = any ServiceAccount of a pod that a pool of this flow owns.
 	AllowedServiceAccounts []string `json:"allowedServiceAccounts,omitempty"`
+}
+
+// Halt is a terminal failure that a restart does not heal.
+type Halt struct {
+	Stage  string `json:"stage"`
+	Code   string `json:"code,omitempty"` // one of the Failure constants, or empty
+	Reason string `json:"reason"`
 }
 
 // Worker is the document of a worker sidecar.

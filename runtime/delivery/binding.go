@@ -59,7 +59,9 @@ func (b *binding) unstarted() int {
 const maxSpan = 2 * protocol.MaxFlowControlWindow
 
 // freeDemand is how many more jobs the worker gets now.
-func (b *binding) freeDemand(c *Controller, now Now) int { return b.revision.admits(b, b.capacity(c, now)) }
+func (b *binding) freeDemand(c *Controller, now Now) int {
+	return b.revision.admits(b, b.capacity(c, now))
+}
 
 // capacity is how many more jobs the worker has demand for (I-4).
 func (b *binding) capacity(c *Controller, now Now) int {

@@ -121,7 +121,11 @@ func TestBreakerExcusesWhatWasUnderWay(t *testing.T) {
 
 // A probe takes a job that nobody failed: a few hopeless ones must not keep the revision paused.
 func TestBreakerProbesWithAFreshJob(t *testing.T) {
-	w := newWorld(t, func(c *ControllerConfig) { c.MaxAttempts = 0; c.BackoffInitial = 10 * time.Millisecond; c.BackoffMax = 20 * time.Millisecond })
+	w := newWorld(t, func(c *ControllerConfig) {
+		c.MaxAttempts = 0
+		c.BackoffInitial = 10 * time.Millisecond
+		c.BackoffMax = 20 * time.Millisecond
+	})
 	a := w.revised("a", "r1", nil).serve(func(d protocol.Delivery) protocol.Outcome {
 		if d.StoreSeq <= breakerJobs {
 			return protocol.Nacked

@@ -14,6 +14,7 @@ type faultyQueue struct {
 
 	mu    sync.Mutex
 	apply error
+	hits  func(queue.Batch) bool // which batches apply fails; nil is all
 	load  error
 	hold  chan struct{} // Apply and Redrive wait for it or their context
 	lose  int           // so many answers to Redrive and Drop are lost after they happened
@@ -61,7 +62,7 @@ func (q *faultyQueue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.
 			return queue.Result{}, ctx.Err()
 		}
 	}
-	if err != nil {
+	if err != nil && (q.hits == nil || q.hits(batch)) {
 		return queue.Result{}, err
 	}
 	return q.WorkQueue.Apply(ctx, epoch, batch)

@@ -38,6 +38,7 @@ func (p *Producer) operate(timeout time.Duration, write bool, operation func(con
 	if write {
 		p.lane.writes.Add(1)
 	}
+	incarnation := p.incarnation
 	p.lane.running.Go(func() {
 		ctx, cancel := context.WithTimeout(p.lane.base, timeout)
 		defer cancel()
@@ -45,6 +46,9 @@ func (p *Producer) operate(timeout time.Duration, write bool, operation func(con
 		p.loop.post(func() {
 			if write {
 				p.lane.writes.Add(-1)
+			}
+			if p.incarnation != incarnation {
+				return
 			}
 			if before != nil {
 				before()

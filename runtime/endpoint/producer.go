@@ -35,6 +35,12 @@ type ProducerOptions struct {
 	// StopGrace is how long Run goes on after its context ended, at most, to let short jobs in flight finish and to make
 	// settlements durable (5 s). What is not settled by then runs again.
 	StopGrace time.Duration
+	// OrphanAge is how old a stored, never accepted job is when it counts as an orphan (1 h).
+	OrphanAge time.Duration
+	// OrphansEvery is how often orphans are counted (5 min).
+	OrphansEvery time.Duration
+	// Halted is a terminal failure of an earlier process that nobody has recovered from: nothing is loaded before Recover.
+	Halted *delivery.Failed
 	// OnFailed is called once for each terminal failure, on a goroutine of its own.
 	OnFailed func(delivery.Failed)
 	// Authenticator decides about the peers of Register'ed services.
@@ -54,6 +60,8 @@ func (o *ProducerOptions) setDefaults() {
 	setDefault(&o.CreditWait, 250*time.Millisecond)
 	setDefault(&o.CompactEvery, 5*time.Second)
 	setDefault(&o.StopGrace, 5*time.Second)
+	setDefault(&o.OrphanAge, time.Hour)
+	setDefault(&o.OrphansEvery, 5*time.Minute)
 	if o.Random == nil {
 		o.Random = CryptoRandom{}
 	}
@@ -78,6 +86,7 @@ type Producer struct {
 	refused   labelCounter
 	lastConn  atomic.Uint64
 	epoch     atomic.Uint64 // of the newest load, for maintenance
+	orphans   atomic.Int64  // as last counted
 	silence   atomic.Int64  // time.Duration, see SetStreamTimeout
 	timeout   atomic.Int64  // time.Duration, see SetOperationTimeout
 
@@ -90,14 +99,17 @@ type Producer struct {
 	stopping   bool
 	stopBy     time.Time
 	failure    *delivery.Failed
-	began      time.Time
-	lost       int64 // jobs that a volatile queue forgot at earlier restarts
-	format     uint64
-	desk       *desk
-	workers    map[delivery.ConnID]*transport.Outbox[protocol.ToWorker]
-	producers  map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]
-	waiters    waiters
-	ages       ages
+	failures   stageCounter
+	// incarnation counts Controllers: a result for an earlier one is of no use.
+	incarnation uint64
+	began       time.Time
+	lost        int64 // jobs that a volatile queue forgot at earlier restarts
+	format      uint64
+	desk        *desk
+	workers     map[delivery.ConnID]*transport.Outbox[protocol.ToWorker]
+	producers   map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]
+	waiters     waiters
+	ages        ages
 }
 
 // NewProducer returns a producer that does nothing until Run.
@@ -114,6 +126,7 @@ func NewProducer(options ProducerOptions) *Producer {
 		workers:   map[delivery.ConnID]*transport.Outbox[protocol.ToWorker]{},
 		producers: map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]{},
 		waiters:   waiters{},
+		failures:  stageCounter{},
 	}
 	p.desk = newDesk(p)
 	p.SetOperationTimeout(options.OperationTimeout)
@@ -129,19 +142,11 @@ func (p *Producer) Run(ctx context.Context) error {
 	defer background.Wait()
 	defer stop()
 	background.Go(func() { p.compact(maintenance) })
+	background.Go(func() { p.watchOrphans(maintenance) })
 	p.loop.post(p.begin)
 	p.loop.run(ctx, p, p.stopped)
 	p.end()
 	return nil
-}
-
-// begin starts the Controller.
-func (p *Producer) begin() {
-	p.began = p.options.Clock.Now()
-	p.controller = delivery.NewController(p.config, p.options.Random)
-	p.step(delivery.Start{})
-	p.step(p.intake)
-	p.desk.attach()
 }
 
 // stopped decides whether the loop may end after its context did.
@@ -272,20 +277,6 @@ func (p *Producer) execute(action delivery.Action) {
 		p.waiters.settle(a)
 	case delivery.Failed:
 		p.failed(a)
-	}
-}
-
-func (p *Producer) failed(f delivery.Failed) {
-	p.failure = &f
-	p.log.Error(f.Cause, "reliable delivery failed; no job is taken or dispatched until this process is started anew", "stage", f.Stage)
-	p.desk.refuseAll(ErrUnavailable)
-	p.waiters.refuseAll(ErrUnavailable)
-	for conn, out := range p.workers {
-		out.Close()
-		delete(p.workers, conn)
-	}
-	if p.options.OnFailed != nil {
-		go p.options.OnFailed(f)
 	}
 }
 

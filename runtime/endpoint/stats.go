@@ -29,6 +29,10 @@ type ProducerStats struct {
 	LostVolatile int64
 	// QueueFormat is the version of the stored data's format, 0 where nothing is written.
 	QueueFormat uint64
+	// Orphans are jobs that were stored more than OrphanAge ago and that their producer never acknowledged, as last counted.
+	Orphans int64
+	// Failures counts terminal failures by stage since the process started.
+	Failures map[delivery.Stage]uint64
 	// Refused counts refused identities and connections by label since the process started.
 	Refused map[transport.Label]uint64
 }
@@ -40,6 +44,7 @@ func (p *Producer) Stats(ctx context.Context) (ProducerStats, error) {
 		return ProducerStats{}, err
 	}
 	stats.Refused = p.refused.snapshot()
+	stats.Orphans = max(0, p.orphans.Load())
 	return stats, nil
 }
 
@@ -48,7 +53,13 @@ func (p *Producer) snapshot() ProducerStats {
 		return ProducerStats{Stats: delivery.Stats{Phase: delivery.PhaseLoading}, Intake: p.intake, QueueAvailable: true}
 	}
 	now := p.options.Clock.Now()
-	stats := ProducerStats{Stats: p.controller.Stats(), Intake: p.intake, Failure: p.failure, SessionAge: now.Sub(p.began), LostVolatile: p.lost, QueueFormat: p.format}
+	stats := ProducerStats{
+		Stats: p.controller.Stats(), Intake: p.intake, Failure: p.failure, Failures: maps.Clone(p.failures), SessionAge: now.Sub(p.began),
+		LostVolatile: p.lost, QueueFormat: p.format,
+	}
+	if p.failure != nil {
+		stats.Phase = delivery.PhaseFailed
+	}
 	stats.OldestBacklogAge = p.ages.of(stats.OldestBacklogStoreSeq, now)
 	stats.QueueAvailable = stats.QueueError == "" && !stats.LoadFailing
 	stats.QueueMessage = stats.QueueError

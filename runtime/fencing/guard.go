@@ -115,18 +115,19 @@ func (g *Guard) AuthenticateWorker(ctx context.Context, token string) (delivery.
 	if refusal := classifyToken(who, g.options.Namespace, g.options.AllowedServiceAccounts()); refusal != nil {
 		return delivery.Worker{}, refusal
 	}
-	owner, err := g.ownerOf(ctx, who)
+	owner, revision, err := g.ownerOf(ctx, who)
 	if err != nil {
 		return delivery.Worker{}, err
 	}
 	if err := g.poolPulls(ctx, owner); err != nil {
 		return delivery.Worker{}, err
 	}
-	return delivery.Worker{PodUID: who.podUID, PodName: who.podName, Pool: owner.Name}, nil
+	return delivery.Worker{PodUID: who.podUID, PodName: who.podName, Pool: owner.Name, Revision: revision}, nil
 }
 
-// ownerOf finds the pool that controls the pod. A just created pod may be missing in the cache: then the API server is asked once.
-func (g *Guard) ownerOf(ctx context.Context, who identity) (*metav1.OwnerReference, error) {
+// ownerOf finds the pool that controls the pod, and its revision that the pod is of. A just created pod may be missing in the cache:
+// then the API server is asked once.
+func (g *Guard) ownerOf(ctx context.Context, who identity) (owner *metav1.OwnerReference, revision string, err error) {
 	pod, _ := cached[*metav1.PartialObjectMetadata](g.podCache, g.options.Namespace, who.podName)
 	if pod == nil || string(pod.UID) != who.podUID {
 		live, err := g.clients.Metadata.Resource(pods).Namespace(g.options.Namespace).Get(ctx, who.podName, metav1.GetOptions{})
@@ -134,14 +135,14 @@ func (g *Guard) ownerOf(ctx context.Context, who identity) (*metav1.OwnerReferen
 		case err == nil:
 			pod = live
 		case !apierrors.IsNotFound(err):
-			return nil, undecided("the API server did not answer about the pod: " + shortCause(err))
+			return nil, "", undecided("the API server did not answer about the pod: " + shortCause(err))
 		}
 	}
-	owner, refusal := classifyPod(pod, who)
+	found, refusal := classifyPod(pod, who)
 	if refusal != nil {
-		return nil, refusal
+		return nil, "", refusal
 	}
-	return owner, nil
+	return found, pod.Labels[v1alpha1.LabelRevision], nil
 }
 
 // poolPulls checks that the pool names this flow, with one live look where the cache says otherwise: it may be a moment behind.

@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
 )
 
 // newPodCache keeps who the pods of a namespace are, nothing of what they run.
@@ -37,7 +39,8 @@ func newPoolCache(client dynamic.Interface, namespace string) cache.SharedIndexI
 // onlyIdentity drops what is not needed to tell who a pod is.
 func onlyIdentity(object any) (any, error) {
 	if pod, ok := object.(*metav1.PartialObjectMetadata); ok {
-		pod.ManagedFields, pod.Annotations, pod.Labels = nil, nil, nil
+		pod.ManagedFields, pod.Annotations = nil, nil
+		pod.Labels = map[string]string{v1alpha1.LabelRevision: pod.Labels[v1alpha1.LabelRevision]}
 	}
 	return object, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/transport"
 )
 
-// Bounds of one page of dead letters.
+// Bounds of one page of a list.
 const (
 	defaultPage = 100
 	maxPage     = 1000
@@ -30,32 +30,38 @@ type letterView struct {
 	Since        time.Time `json:"since"`
 }
 
-// page is one page of dead letters; Next is the after of the following one, 0 on the last.
-type page struct {
-	Items []letterView `json:"items"`
-	Next  int64        `json:"next,omitempty"`
+// page is one page of a list; Next is the after of the following one, 0 on the last.
+type page[T any] struct {
+	Items []T   `json:"items"`
+	Next  int64 `json:"next,omitempty"`
+}
+
+// pageOf reads which page is asked for.
+func pageOf(r *http.Request) (after int64, limit int, err error) {
+	after, err = number(r.URL.Query().Get("after"), 0, protocol.MaxSequence)
+	if err != nil {
+		return 0, 0, err
+	}
+	most, err := number(r.URL.Query().Get("limit"), defaultPage, maxPage)
+	return after, int(most), err
 }
 
 func (i *Intake) listDeadLetters(w http.ResponseWriter, r *http.Request, _ transport.Submitter) error {
-	after, err := number(r.URL.Query().Get("after"), 0, protocol.MaxSequence)
+	after, limit, err := pageOf(r)
 	if err != nil {
 		return err
 	}
-	limit, err := number(r.URL.Query().Get("limit"), defaultPage, maxPage)
+	letters, err := i.options.Flow.ListDeadLetters(r.Context(), after, limit)
 	if err != nil {
 		return err
 	}
-	letters, err := i.options.Flow.ListDeadLetters(r.Context(), after, int(limit))
-	if err != nil {
-		return err
-	}
-	out := page{Items: make([]letterView, 0, len(letters))}
+	out := page[letterView]{Items: make([]letterView, 0, len(letters))}
 	for _, l := range letters {
 		out.Items = append(out.Items, letterView{
 			ID: l.MessageID, Sequence: l.StoreSeq, PayloadBytes: l.PayloadBytes, Attempts: l.Attempts, Reason: l.Reason, Since: l.Since,
 		})
 	}
-	if len(letters) == int(limit) && limit > 0 {
+	if len(letters) == limit && limit > 0 {
 		out.Next = letters[len(letters)-1].StoreSeq
 	}
 	writeJSON(w, http.StatusOK, "application/json", out)
@@ -75,16 +81,18 @@ func number(text string, otherwise, most int64) (int64, error) {
 }
 
 func (i *Intake) redrive(w http.ResponseWriter, r *http.Request, by transport.Submitter) error {
-	return i.decide(w, r, by, "redrive", i.options.Flow.Redrive)
+	return i.decide(w, r, by, queue.AuditRedrive, i.letter, i.options.Flow.Redrive)
 }
 
 func (i *Intake) drop(w http.ResponseWriter, r *http.Request, by transport.Submitter) error {
-	return i.decide(w, r, by, "drop", i.options.Flow.Drop)
+	return i.decide(w, r, by, queue.AuditDrop, i.letter, i.options.Flow.Drop)
 }
 
-// decide carries out a person's decision about one dead letter and leaves an audit line in the log and in the queue.
-func (i *Intake) decide(w http.ResponseWriter, r *http.Request, by transport.Submitter, deed string, do func(context.Context, queue.JobRef, string) error) error {
-	ref, err := i.letter(r)
+// decide carries out a person's decision about one job and leaves an audit line in the log and in the queue.
+func (i *Intake) decide(w http.ResponseWriter, r *http.Request, by transport.Submitter, deed string,
+	find func(*http.Request) (queue.JobRef, error), do func(context.Context, queue.JobRef, string) error,
+) error {
+	ref, err := find(r)
 	if err != nil {
 		return err
 	}
@@ -99,7 +107,7 @@ func (i *Intake) decide(w http.ResponseWriter, r *http.Request, by transport.Sub
 	if err := do(r.Context(), ref, audit); err != nil {
 		return err
 	}
-	i.options.Log.Info("Decided about a dead letter", "deed", deed, "by", by.Subject, "reason", reason,
+	i.options.Log.Info("A person decided about a job", "deed", deed, "by", by.Subject, "reason", reason,
 		"messageID", ref.MessageID, "sequence", ref.StoreSeq)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
@@ -107,9 +115,9 @@ func (i *Intake) decide(w http.ResponseWriter, r *http.Request, by transport.Sub
 
 // letter finds the dead letter that the path names by its sequence.
 func (i *Intake) letter(r *http.Request) (queue.JobRef, error) {
-	seq, err := number(r.PathValue("sequence"), 0, protocol.MaxSequence)
-	if err != nil || seq == 0 {
-		return queue.JobRef{}, malformed("the path names a dead letter by its sequence, a positive number")
+	seq, err := sequenceOf(r)
+	if err != nil {
+		return queue.JobRef{}, err
 	}
 	letters, err := i.options.Flow.ListDeadLetters(r.Context(), seq-1, 1)
 	if err != nil {
@@ -119,6 +127,14 @@ func (i *Intake) letter(r *http.Request) (queue.JobRef, error) {
 		return queue.JobRef{}, endpoint.ErrNotFound
 	}
 	return letters[0].JobRef, nil
+}
+
+func sequenceOf(r *http.Request) (int64, error) {
+	seq, err := number(r.PathValue("sequence"), 0, protocol.MaxSequence)
+	if err != nil || seq == 0 {
+		return 0, malformed("the path names a job by its sequence, a positive number")
+	}
+	return seq, nil
 }
 
 // reasonOf reads an optional {"reason": "…"}.

@@ -22,6 +22,9 @@ type Flow interface {
 	ListDeadLetters(ctx context.Context, after int64, limit int) ([]queue.DeadLetter, error)
 	Redrive(ctx context.Context, ref queue.JobRef, audit string) error
 	Drop(ctx context.Context, ref queue.JobRef, audit string) error
+	ListOrphans(ctx context.Context, after int64, limit int) ([]queue.Orphan, error)
+	AcceptOrphan(ctx context.Context, ref queue.JobRef, audit string) error
+	ListAudit(ctx context.Context, after uint64, limit int) ([]queue.AuditLine, error)
 }
 
 // Authorizer decides who a caller is and whether it may do what verb says; transport.Authenticator is one.
@@ -94,7 +97,7 @@ func (i *Intake) Handler() http.Handler {
 }
 
 // LocalHandler serves the app beside, over a Unix socket that nobody outside of the pod can reach: it acts as subject, the pod's
-// own ServiceAccount, and may submit and look jobs up; dead letters are a person's, and need a token.
+// own ServiceAccount, and may submit and look jobs up; dead letters and orphans are a person's, and need a token.
 func (i *Intake) LocalHandler(subject string) http.Handler {
 	return i.routes(func(_ *http.Request, verb string) (transport.Submitter, error) {
 		switch verb {
@@ -103,7 +106,7 @@ func (i *Intake) LocalHandler(subject string) http.Handler {
 		}
 		return transport.Submitter{}, &transport.Refusal{
 			Code: protocol.RefusedIdentity, Label: transport.LabelForbidden,
-			Reason: "dead letters need a token: use the HTTPS intake",
+			Reason: "dead letters and orphans need a token: use the HTTPS intake",
 		}
 	})
 }
@@ -133,6 +136,9 @@ func (i *Intake) routes(who caller) http.Handler {
 	route("GET /v1/flows/{flow}/dead-letters", verbList, i.listDeadLetters)
 	route("POST /v1/flows/{flow}/dead-letters/{sequence}/redrive", verbUpdate, i.redrive)
 	route("DELETE /v1/flows/{flow}/dead-letters/{sequence}", verbDelete, i.drop)
+	route("GET /v1/flows/{flow}/orphans", verbList, i.listOrphans)
+	route("POST /v1/flows/{flow}/orphans/{sequence}/accept", verbUpdate, i.acceptOrphan)
+	route("GET /v1/flows/{flow}/audit", verbList, i.listAudit)
 	return mux
 }
 

@@ -434,6 +434,47 @@ func TestDeadLettersAreListedRedrivenAndDropped(t *testing.T) {
 	}
 }
 
+// B-060: orphans are listed page by page and accepted by a person, which leaves an audit line.
+func TestB060_OrphansAreListedAndAccepted(t *testing.T) {
+	w := newWorld(t, func(o *endpoint.ProducerOptions, _ *intake.Options) { o.OrphanAge = time.Nanosecond })
+	for _, id := range []string{"o1", "o2", "o3"} {
+		job := protocol.Job{MessageID: id, Payload: []byte("x")}
+		if _, err := w.producer.Submit(t.Context(), job, endpoint.Digest(job)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const orphans = "/v1/flows/orders/orphans"
+	var page struct {
+		Items []struct {
+			ID       string
+			Sequence int64
+			State    string
+		}
+		Next int64
+	}
+	w.send("GET", orphans+"?limit=2", "").json(t, &page)
+	if len(page.Items) != 2 || page.Items[0].ID != "o1" || page.Items[0].State != "stored" || page.Next != 2 {
+		t.Fatalf("first page %+v", page)
+	}
+	if got := w.send("POST", orphans+"/1/accept", `{"reason":"its app is gone"}`); got.status != 204 {
+		t.Errorf("accept: %d %s", got.status, got.body)
+	}
+	if got := w.send("POST", orphans+"/1/accept", ""); got.status != 404 {
+		t.Errorf("accepted twice: %d %s", got.status, got.body)
+	}
+	if got := w.send("POST", orphans+"/0/accept", ""); got.status != 400 {
+		t.Errorf("no sequence: %d %s", got.status, got.body)
+	}
+	page.Items = nil
+	w.send("GET", orphans, "").json(t, &page)
+	if len(page.Items) != 2 || page.Items[0].ID != "o2" {
+		t.Errorf("left: %+v", page.Items)
+	}
+	if got := w.send("GET", "/v1/flows/orders/audit", ""); !strings.Contains(got.body, `"action":"accept-orphan","id":"o1","sequence":1,"text":"by alice: its app is gone"`) {
+		t.Errorf("audit: %s", got.body)
+	}
+}
+
 // What a handler gets is what was submitted: attributes, content type and trace.
 func TestHeadersReachTheHandler(t *testing.T) {
 	w := newWorld(t, nil)
@@ -494,6 +535,7 @@ func TestUnixSocketSubmitsAndLooksUpWithoutATokenAndNothingElse(t *testing.T) {
 	}
 	for _, refused := range [][2]string{
 		{"GET", "/v1/flows/orders/dead-letters"}, {"POST", "/v1/flows/orders/dead-letters/1/redrive"}, {"DELETE", "/v1/flows/orders/dead-letters/1"},
+		{"GET", "/v1/flows/orders/orphans"}, {"POST", "/v1/flows/orders/orphans/1/accept"}, {"GET", "/v1/flows/orders/audit"},
 	} {
 		if status, body := send(refused[0], refused[1]); status != 403 {
 			t.Errorf("%v without a token: %d %s", refused, status, body)

@@ -17,7 +17,9 @@ type Options struct {
 
 	ConfigFile, CAFile, TLSDir, TokenFile, APIDir, DataDir, IntakeSocket string
 	// LossFile counts the jobs of a volatile queue, so that the next process can say how many were lost.
-	LossFile                                                       string
+	LossFile string
+	// HaltFile keeps a terminal failure from being forgotten by a restart.
+	HaltFile                                                       string
 	HealthAddress, MetricsAddress, TransportAddress, IntakeAddress string
 
 	// ConfigPoll is how often the configuration is looked at again (2 s).
@@ -39,6 +41,7 @@ func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation, place run
 		DataDir:          place.Path(runtimeconfig.DataDir),
 		IntakeSocket:     place.Path(runtimeconfig.IntakeSocket),
 		LossFile:         place.Path(runtimeconfig.RunDir + "/volatile-jobs"),
+		HaltFile:         place.Path(runtimeconfig.RunDir + "/failure.json"),
 		HealthAddress:    place.Address(runtimeconfig.PortHealth),
 		MetricsAddress:   place.Address(runtimeconfig.PortMetrics),
 		TransportAddress: place.Address(runtimeconfig.PortTransport),

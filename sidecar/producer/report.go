@@ -128,6 +128,9 @@ func (r *reporter) push(ctx context.Context, stream protocolv1.FlowStatsCollecto
 	}
 }
 
+// mostQuarantined bounds how many quarantined workers a report names.
+const mostQuarantined = 100
+
 // report is one report. Ages are left at whole seconds.
 func report(document runtimeconfig.Producer, hash, podUID string, s endpoint.ProducerStats) *protocolv1.FlowStats {
 	out := &protocolv1.FlowStats{
@@ -137,13 +140,24 @@ func report(document runtimeconfig.Producer, hash, podUID string, s endpoint.Pro
 		DeadLetters: s.DeadLetters, OldestBacklogAgeSeconds: int64(s.OldestBacklogAge / time.Second), FreeDemand: int64(s.FreeDemand),
 		AcceptedTotal: s.Accepted, ConfirmedTotal: s.Confirmed, RedeliveredTotal: s.Redelivered, LostVolatileTotal: uint64(max(s.LostVolatile, 0)),
 		QueueAvailable: s.QueueAvailable, QueueMessage: s.QueueMessage, CreditWithheld: s.CreditWithheld, BacklogFull: s.BacklogFull,
-		QueueFormat: s.QueueFormat, ConfigHash: hash,
+		QueueFormat: s.QueueFormat, ConfigHash: hash, RecoverNonce: document.RecoverNonce, OrphanedJobs: s.Orphans,
 	}
 	out.FailureStage, out.FailureCode, out.FailureReason = failureOf(s)
 	for _, b := range s.Bindings {
 		out.Workers = append(out.Workers, &protocolv1.BoundWorker{
 			PodUid: b.Worker.PodUID, PodName: b.Worker.PodName, Pool: b.Worker.Pool,
 			InFlight: int32(b.InFlight), Started: int32(b.Started), Draining: b.Draining,
+			Revision: b.Worker.Revision,
+		})
+	}
+	for _, r := range s.Paused {
+		out.PausedRevisions = append(out.PausedRevisions, &protocolv1.PausedRevision{
+			Pool: r.Pool, Revision: r.Revision, Failures: int64(r.Failures), Reason: r.Reason,
+		})
+	}
+	for _, q := range s.Quarantined[:min(len(s.Quarantined), mostQuarantined)] {
+		out.QuarantinedWorkers = append(out.QuarantinedWorkers, &protocolv1.QuarantinedWorker{
+			PodUid: q.Worker.PodUID, PodName: q.Worker.PodName, Pool: q.Worker.Pool, Flapping: q.Flapping,
 		})
 	}
 	return out

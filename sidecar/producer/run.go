@@ -68,6 +68,10 @@ func (s *sidecar) build(document runtimeconfig.Producer, registry *prometheus.Re
 	if err != nil {
 		return err
 	}
+	halted, err := haltedBy(s.HaltFile, document)
+	if err != nil {
+		return err
+	}
 	s.producer = endpoint.NewProducer(endpoint.ProducerOptions{
 		Config:           controllerConfig(document),
 		Queue:            volume,
@@ -76,6 +80,8 @@ func (s *sidecar) build(document runtimeconfig.Producer, registry *prometheus.Re
 		OperationTimeout: seconds(document.OperationTimeoutSec),
 		Intake:           intakeOf(document),
 		Authenticator:    authenticator,
+		Halted:           halted,
+		OnFailed:         s.failed,
 	})
 	s.producer.SetStreamTimeout(seconds(document.StreamTimeoutSec))
 	certificate, err := transport.NewCertificate(filepath.Join(s.TLSDir, "tls.crt"), filepath.Join(s.TLSDir, "tls.key"))
@@ -87,6 +93,13 @@ func (s *sidecar) build(document runtimeconfig.Producer, registry *prometheus.Re
 		return err
 	}
 	return s.openIntake(document, certificate, authenticator, telemetry.NewAnswers(registry))
+}
+
+// failed remembers a terminal failure for the next process of this pod.
+func (s *sidecar) failed(f delivery.Failed) {
+	if err := recordHalt(s.HaltFile, s.document.Load().Value, f); err != nil {
+		s.Log.Error(err, "A restart of this container will load the queue again")
+	}
 }
 
 // authenticator checks peers against the API server, unless the options say otherwise.
@@ -195,6 +208,9 @@ func (s *sidecar) apply(next config.Document[runtimeconfig.Producer]) {
 	s.producer.SetOperationTimeout(seconds(next.Value.OperationTimeoutSec))
 	s.producer.Reconfigure(controllerConfig(next.Value))
 	s.producer.SetIntake(intakeOf(next.Value))
+	if was := s.document.Load().Value.RecoverNonce; was != next.Value.RecoverNonce {
+		s.producer.Recover()
+	}
 	s.document.Store(&next) // last, because its hash tells the operator that all of it is in force
 }
 

@@ -63,6 +63,7 @@ func newPod(t testing.TB) *pod {
 		ConfigFile: filepath.Join(dir, "config.json"), CAFile: p.authority.CAFile(), TLSDir: dir,
 		TokenFile: transporttest.TokenFile(t, "producer"), APIDir: dir, DataDir: filepath.Join(dir, "data"),
 		IntakeSocket: filepath.Join(dir, "intake.sock"), LossFile: filepath.Join(dir, "loss"),
+		HaltFile:      filepath.Join(dir, "failure.json"),
 		HealthAddress: address(t), MetricsAddress: address(t), TransportAddress: address(t), IntakeAddress: address(t),
 		ConfigPoll: 10 * time.Millisecond, Authenticator: p.tokens,
 	}
@@ -103,6 +104,22 @@ func (p *pod) configure(edit func(*runtimeconfig.Producer)) {
 
 func (p *pod) start() {
 	p.t.Helper()
+	done := p.launch()
+	p.until("ready", func() bool {
+		select {
+		case err := <-done:
+			done <- err
+			p.t.Fatalf("the sidecar ended: %v", err)
+		default:
+		}
+		status, _ := p.get("http://" + p.options.HealthAddress + "/readyz")
+		return status == 200
+	})
+}
+
+// launch is start for a sidecar that is not going to be ready. It returns what the end of the sidecar is told on.
+func (p *pod) launch() chan error {
+	p.t.Helper()
 	p.configure(nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -116,16 +133,7 @@ func (p *pod) start() {
 			p.t.Error(err)
 		}
 	})
-	p.until("ready", func() bool {
-		select {
-		case err := <-done:
-			done <- err
-			p.t.Fatalf("the sidecar ended: %v", err)
-		default:
-		}
-		status, _ := p.get("http://" + p.options.HealthAddress + "/readyz")
-		return status == 200
-	})
+	return done
 }
 
 func (p *pod) until(what string, condition func() bool) {
@@ -408,5 +416,27 @@ func TestUnknownQueueTypeIsRefused(t *testing.T) {
 	p.configure(func(d *runtimeconfig.Producer) { d.QueueType = "PostgreSQL" })
 	if err := producer.Run(t.Context(), p.options); err == nil || !strings.Contains(err.Error(), "PostgreSQL") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A pod that takes the place of a failed one loads nothing until spec.recoverNonce changes, and says why (B-237).
+func TestRecoverNonceStartsTheFlowAnew(t *testing.T) {
+	p := newPod(t)
+	p.document.Halted = &runtimeconfig.Halt{Stage: "Store", Code: runtimeconfig.FailureConflict, Reason: "row 7 is torn"}
+	p.launch()
+	p.until("the operator knows the failure", func() bool {
+		s := p.operator.stats()
+		return s != nil && s.State == "Failed" && s.FailureStage == "Store" && s.FailureCode == "conflict" && s.FailureReason == "row 7 is torn" && s.Epoch == 0
+	})
+	if status, body := p.submit("early", ""); status != 503 {
+		t.Errorf("submitting to a failed flow: %d %s", status, body)
+	}
+	p.configure(func(d *runtimeconfig.Producer) { d.Halted, d.RecoverNonce = nil, 1 })
+	p.until("the flow works", func() bool {
+		s := p.operator.stats()
+		return s.State == "Running" && s.FailureStage == "" && s.Epoch == 1 && s.RecoverNonce == 1
+	})
+	if status, body := p.submit("late", ""); status != 201 {
+		t.Errorf("%d %s", status, body)
 	}
 }

@@ -31,6 +31,7 @@ func controllerConfig(document runtimeconfig.Producer) delivery.ControllerConfig
 	if document.MaxWindow > 0 {
 		out.MaxWindow = min(document.MaxWindow, protocol.MaxFlowControlWindow)
 	}
+	out.Dispatch = delivery.Dispatch(document.Dispatch)
 	if document.QueueAttempts > 0 {
 		out.QueueAttempts = document.QueueAttempts
 	}

@@ -173,6 +173,55 @@ func (v *volume) Compact(ctx context.Context, epoch queue.Epoch, limit int) (int
 	return back.Compact(ctx, epoch, limit)
 }
 
+// errNotKept: the back-end keeps no such record.
+var errNotKept = errors.New("this queue keeps no such record")
+
+var (
+	_ queue.OrphanKeeper = (*volume)(nil)
+	_ queue.Auditor      = (*volume)(nil)
+)
+
+// backAs returns the open back-end as one of the optional interfaces.
+func backAs[T any](v *volume) (T, error) {
+	var none T
+	back, err := v.current()
+	if err != nil {
+		return none, err
+	}
+	as, ok := back.(T)
+	if !ok {
+		return none, errNotKept
+	}
+	return as, nil
+}
+
+// ListOrphans implements queue.OrphanKeeper.
+func (v *volume) ListOrphans(ctx context.Context, before time.Time, after int64, limit int) ([]queue.Orphan, error) {
+	back, err := backAs[queue.OrphanKeeper](v)
+	if err != nil {
+		return nil, err
+	}
+	return back.ListOrphans(ctx, before, after, limit)
+}
+
+// AcceptOrphan implements queue.OrphanKeeper.
+func (v *volume) AcceptOrphan(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) error {
+	back, err := backAs[queue.OrphanKeeper](v)
+	if err != nil {
+		return err
+	}
+	return back.AcceptOrphan(ctx, epoch, ref, audit)
+}
+
+// ListAudit implements queue.Auditor.
+func (v *volume) ListAudit(ctx context.Context, after uint64, limit int) ([]queue.AuditLine, error) {
+	back, err := backAs[queue.Auditor](v)
+	if err != nil {
+		return nil, err
+	}
+	return back.ListAudit(ctx, after, limit)
+}
+
 // Close implements queue.WorkQueue.
 func (v *volume) Close() error {
 	v.mu.Lock()

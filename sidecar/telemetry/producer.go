@@ -21,6 +21,7 @@ type Producer struct {
 
 	phase, backlogJobs, backlogBytes, delayed, inFlight, deadLetters, oldest, freeDemand, grants, dirty, isolated *prometheus.Desc
 	memory, workers, queueUp, withheld, lost                                                                      *prometheus.Desc
+	tracked, streams, workerJobs, busiest, epoch, sessionAge, orphans, quarantined, paused, pauses, failures      *prometheus.Desc
 	accepted, confirmed, deadLettered, redelivered, nacked, handedBack, dropped, refused                          *prometheus.Desc
 }
 
@@ -48,6 +49,17 @@ func NewProducer(stats func(context.Context) (endpoint.ProducerStats, error)) *P
 		workers:      desc("bound_workers", "Workers with a binding."),
 		queueUp:      desc("queue_available", "1 while the queue works."),
 		withheld:     desc("credit_withheld", "1 while no credit is granted because settlements cannot be written."),
+		tracked:      desc("tracked_workers", "Worker pods that are remembered, those without a binding included."),
+		streams:      desc("tracked_streams", "Streams of workers that are open."),
+		workerJobs:   desc("worker_in_flight_jobs", "Jobs that a worker holds; of the first 500 workers by registration.", "pool", "pod"),
+		busiest:      desc("busiest_worker_in_flight_jobs", "Jobs that the worker with the most of them holds."),
+		epoch:        desc("epoch", "Generation of the writer of the queue; each load issues the next one."),
+		sessionAge:   desc("session_age_seconds", "Age of this controller."),
+		orphans:      desc("orphaned_jobs", "Jobs stored over an hour ago whose producer never acknowledged that."),
+		quarantined:  desc("quarantined_workers", "Worker pods that are kept away, by cause: flapping or violation.", "cause"),
+		paused:       desc("paused_revisions", "Revisions of a pool that get no jobs but probes, because every job of theirs fails.", "pool"),
+		pauses:       desc("revision_pauses_total", "How often a revision was paused."),
+		failures:     desc("terminal_failures_total", "Terminal failures of reliable delivery, by stage.", "stage"),
 		lost:         desc("lost_volatile_jobs", "Jobs that a volatile queue forgot at earlier restarts."),
 		accepted:     desc("accepted_jobs_total", "Jobs stored."),
 		confirmed:    desc("confirmed_jobs_total", "Jobs confirmed."),
@@ -103,6 +115,7 @@ func (p *Producer) emit(s endpoint.ProducerStats, out chan<- prometheus.Metric) 
 	gauge(p.queueUp, flag(s.QueueAvailable))
 	gauge(p.withheld, flag(s.CreditWithheld))
 	gauge(p.lost, float64(s.LostVolatile))
+	p.emitPolicies(s, gauge, count)
 	count(p.accepted, s.Accepted)
 	count(p.confirmed, s.Confirmed)
 	count(p.deadLettered, s.DeadLettered)
@@ -114,6 +127,53 @@ func (p *Producer) emit(s endpoint.ProducerStats, out chan<- prometheus.Metric) 
 	}
 	for label, n := range s.Refused {
 		count(p.refused, n, string(label))
+	}
+}
+
+// mostWorkers bounds the series of single workers.
+const mostWorkers = 500
+
+func (p *Producer) emitPolicies(s endpoint.ProducerStats, gauge func(*prometheus.Desc, float64, ...string), count func(*prometheus.Desc, uint64, ...string)) {
+	gauge(p.tracked, float64(s.TrackedWorkers))
+	gauge(p.streams, float64(s.TrackedStreams))
+	gauge(p.epoch, float64(s.Epoch))
+	gauge(p.sessionAge, s.SessionAge.Seconds())
+	gauge(p.orphans, float64(s.Orphans))
+	type worker struct{ pool, pod string }
+	busiest, held := 0, map[worker]int{}
+	for i, b := range s.Bindings {
+		busiest = max(busiest, b.InFlight)
+		if i < mostWorkers {
+			held[worker{b.Worker.Pool, b.Worker.PodName}] += b.InFlight // two pods of one name, for a moment
+		}
+	}
+	for w, jobs := range held {
+		gauge(p.workerJobs, float64(jobs), w.pool, w.pod)
+	}
+	gauge(p.busiest, float64(busiest))
+	flapping := 0
+	for _, q := range s.Quarantined {
+		if q.Flapping {
+			flapping++
+		}
+	}
+	gauge(p.quarantined, float64(flapping), "flapping")
+	gauge(p.quarantined, float64(len(s.Quarantined)-flapping), "violation")
+	paused := map[string]int{}
+	for _, b := range s.Bindings {
+		paused[b.Worker.Pool] += 0
+	}
+	for _, r := range s.Paused {
+		paused[r.Pool]++
+	}
+	for pool, n := range paused {
+		gauge(p.paused, float64(n), pool)
+	}
+	count(p.pauses, s.Pauses)
+	for _, stage := range []delivery.Stage{
+		delivery.StageLoad, delivery.StageStore, delivery.StageAccept, delivery.StageConfirm, delivery.StageProtocol,
+	} {
+		count(p.failures, s.Failures[stage], string(stage))
 	}
 }
 

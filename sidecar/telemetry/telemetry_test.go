@@ -3,8 +3,10 @@ package telemetry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -55,6 +57,83 @@ workpulling_flow_refused_identities_total{reason="forbidden"} 5
 	}
 	if err := testutil.CollectAndCompare(c, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
+	}
+}
+
+// B-281: what the flow keeps track of, whom it keeps away, and how old things are.
+func TestPolicyFigures(t *testing.T) {
+	bindings := []delivery.BindingStats{
+		{Worker: delivery.Worker{PodName: "a", Pool: "packers"}, InFlight: 3}, {Worker: delivery.Worker{PodName: "b", Pool: "packers"}, InFlight: 7},
+		{Worker: delivery.Worker{PodName: "b", Pool: "packers"}, InFlight: 1}, // the pod before, for a moment
+	}
+	c := producer(endpoint.ProducerStats{
+		Stats: delivery.Stats{
+			TrackedWorkers: 4, TrackedStreams: 3, Epoch: 9, Bindings: bindings, Pauses: 2,
+			Paused:      []delivery.RevisionStats{{Pool: "packers", Revision: "r2"}},
+			Quarantined: []delivery.QuarantineStats{{Flapping: true}, {}, {Flapping: true}},
+		},
+		Orphans: 6, SessionAge: 90 * time.Second, Failures: map[delivery.Stage]uint64{delivery.StageStore: 1},
+	}, nil)
+	want := `
+# HELP workpulling_flow_busiest_worker_in_flight_jobs Jobs that the worker with the most of them holds.
+# TYPE workpulling_flow_busiest_worker_in_flight_jobs gauge
+workpulling_flow_busiest_worker_in_flight_jobs 7
+# HELP workpulling_flow_epoch Generation of the writer of the queue; each load issues the next one.
+# TYPE workpulling_flow_epoch gauge
+workpulling_flow_epoch 9
+# HELP workpulling_flow_orphaned_jobs Jobs stored over an hour ago whose producer never acknowledged that.
+# TYPE workpulling_flow_orphaned_jobs gauge
+workpulling_flow_orphaned_jobs 6
+# HELP workpulling_flow_paused_revisions Revisions of a pool that get no jobs but probes, because every job of theirs fails.
+# TYPE workpulling_flow_paused_revisions gauge
+workpulling_flow_paused_revisions{pool="packers"} 1
+# HELP workpulling_flow_quarantined_workers Worker pods that are kept away, by cause: flapping or violation.
+# TYPE workpulling_flow_quarantined_workers gauge
+workpulling_flow_quarantined_workers{cause="flapping"} 2
+workpulling_flow_quarantined_workers{cause="violation"} 1
+# HELP workpulling_flow_revision_pauses_total How often a revision was paused.
+# TYPE workpulling_flow_revision_pauses_total counter
+workpulling_flow_revision_pauses_total 2
+# HELP workpulling_flow_session_age_seconds Age of this controller.
+# TYPE workpulling_flow_session_age_seconds gauge
+workpulling_flow_session_age_seconds 90
+# HELP workpulling_flow_terminal_failures_total Terminal failures of reliable delivery, by stage.
+# TYPE workpulling_flow_terminal_failures_total counter
+workpulling_flow_terminal_failures_total{stage="Accept"} 0
+workpulling_flow_terminal_failures_total{stage="Confirm"} 0
+workpulling_flow_terminal_failures_total{stage="Load"} 0
+workpulling_flow_terminal_failures_total{stage="Protocol"} 0
+workpulling_flow_terminal_failures_total{stage="Store"} 1
+# HELP workpulling_flow_tracked_streams Streams of workers that are open.
+# TYPE workpulling_flow_tracked_streams gauge
+workpulling_flow_tracked_streams 3
+# HELP workpulling_flow_tracked_workers Worker pods that are remembered, those without a binding included.
+# TYPE workpulling_flow_tracked_workers gauge
+workpulling_flow_tracked_workers 4
+# HELP workpulling_flow_worker_in_flight_jobs Jobs that a worker holds; of the first 500 workers by registration.
+# TYPE workpulling_flow_worker_in_flight_jobs gauge
+workpulling_flow_worker_in_flight_jobs{pod="a",pool="packers"} 3
+workpulling_flow_worker_in_flight_jobs{pod="b",pool="packers"} 8
+`
+	names := []string{"busiest_worker_in_flight_jobs", "epoch", "orphaned_jobs", "paused_revisions", "quarantined_workers", "revision_pauses_total",
+		"session_age_seconds", "terminal_failures_total", "tracked_streams", "tracked_workers", "worker_in_flight_jobs"}
+	for i := range names {
+		names[i] = "workpulling_flow_" + names[i]
+	}
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+// The number of series is bounded, however many workers there are.
+func TestSeriesOfWorkersAreBounded(t *testing.T) {
+	many := make([]delivery.BindingStats, 2000)
+	for i := range many {
+		many[i] = delivery.BindingStats{Worker: delivery.Worker{PodName: fmt.Sprint("w", i), Pool: "p"}, InFlight: i}
+	}
+	c := producer(endpoint.ProducerStats{Stats: delivery.Stats{Bindings: many}}, nil)
+	if n := testutil.CollectAndCount(c, "workpulling_flow_worker_in_flight_jobs"); n != 500 {
+		t.Errorf("%d series", n)
 	}
 }
 

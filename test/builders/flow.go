@@ -36,6 +36,7 @@ func MakeFlow(name, namespace string) *FlowBuilder {
 				MaxAttempts: ptr.To[int32](20),
 				Backoff:     v1alpha1.RedeliveryBackoff{InitialMilliseconds: 1000, MaxMilliseconds: 60000},
 			},
+			Dispatch:       v1alpha1.DispatchRoundRobin,
 			Liveness:       v1alpha1.LivenessSpec{HeartbeatSeconds: 2, DeadlineSeconds: 10},
 			Runtime:        v1alpha1.ProducerRuntimeSpec{Resources: defaultResources(), UpdatePolicy: v1alpha1.UpdateOnNextRollout},
 			Suspend:        v1alpha1.SwitchDisabled,

@@ -2744,8 +2744,16 @@ type FlowStats struct {
 	ConfigHash              string         `protobuf:"bytes,25,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"`
 	BacklogFull             bool           `protobuf:"varint,26,opt,name=backlog_full,json=backlogFull,proto3" json:"backlog_full,omitempty"`
 	FailureCode             string         `protobuf:"bytes,27,opt,name=failure_code,json=failureCode,proto3" json:"failure_code,omitempty"`
-	unknownFields           protoimpl.UnknownFields
-	sizeCache               protoimpl.SizeCache
+	// recover_nonce is the flow's recoverNonce that is in force, so that a failure can be told from the one before it.
+	RecoverNonce int64 `protobuf:"varint,28,opt,name=recover_nonce,json=recoverNonce,proto3" json:"recover_nonce,omitempty"`
+	// orphaned_jobs were stored long ago and their producer never acknowledged them.
+	OrphanedJobs int64 `protobuf:"varint,29,opt,name=orphaned_jobs,json=orphanedJobs,proto3" json:"orphaned_jobs,omitempty"`
+	// paused_revisions get no jobs but probes, because every job of theirs fails.
+	PausedRevisions []*PausedRevision `protobuf:"bytes,30,rep,name=paused_revisions,json=pausedRevisions,proto3" json:"paused_revisions,omitempty"`
+	// quarantined_workers are kept away for a while; at most 100 are listed.
+	QuarantinedWorkers []*QuarantinedWorker `protobuf:"bytes,31,rep,name=quarantined_workers,json=quarantinedWorkers,proto3" json:"quarantined_workers,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *FlowStats) Reset() {
@@ -2967,6 +2975,172 @@ func (x *FlowStats) GetFailureCode() string {
 	return ""
 }
 
+func (x *FlowStats) GetRecoverNonce() int64 {
+	if x != nil {
+		return x.RecoverNonce
+	}
+	return 0
+}
+
+func (x *FlowStats) GetOrphanedJobs() int64 {
+	if x != nil {
+		return x.OrphanedJobs
+	}
+	return 0
+}
+
+func (x *FlowStats) GetPausedRevisions() []*PausedRevision {
+	if x != nil {
+		return x.PausedRevisions
+	}
+	return nil
+}
+
+func (x *FlowStats) GetQuarantinedWorkers() []*QuarantinedWorker {
+	if x != nil {
+		return x.QuarantinedWorkers
+	}
+	return nil
+}
+
+type PausedRevision struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Pool     string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	Revision string                 `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Failures int64                  `protobuf:"varint,3,opt,name=failures,proto3" json:"failures,omitempty"`
+	// reason is that of the latest failure.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PausedRevision) Reset() {
+	*x = PausedRevision{}
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PausedRevision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PausedRevision) ProtoMessage() {}
+
+func (x *PausedRevision) ProtoReflect() protoreflect.Message {
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PausedRevision.ProtoReflect.Descriptor instead.
+func (*PausedRevision) Descriptor() ([]byte, []int) {
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *PausedRevision) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *PausedRevision) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *PausedRevision) GetFailures() int64 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *PausedRevision) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type QuarantinedWorker struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	PodUid  string                 `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	PodName string                 `protobuf:"bytes,2,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
+	Pool    string                 `protobuf:"bytes,3,opt,name=pool,proto3" json:"pool,omitempty"`
+	// flapping: its processes died too often. Else it broke the protocol.
+	Flapping      bool `protobuf:"varint,4,opt,name=flapping,proto3" json:"flapping,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuarantinedWorker) Reset() {
+	*x = QuarantinedWorker{}
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuarantinedWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuarantinedWorker) ProtoMessage() {}
+
+func (x *QuarantinedWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuarantinedWorker.ProtoReflect.Descriptor instead.
+func (*QuarantinedWorker) Descriptor() ([]byte, []int) {
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *QuarantinedWorker) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *QuarantinedWorker) GetPodName() string {
+	if x != nil {
+		return x.PodName
+	}
+	return ""
+}
+
+func (x *QuarantinedWorker) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *QuarantinedWorker) GetFlapping() bool {
+	if x != nil {
+		return x.Flapping
+	}
+	return false
+}
+
 type BoundWorker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PodUid        string                 `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
@@ -2975,13 +3149,14 @@ type BoundWorker struct {
 	InFlight      int32                  `protobuf:"varint,4,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
 	Started       int32                  `protobuf:"varint,5,opt,name=started,proto3" json:"started,omitempty"`
 	Draining      bool                   `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`
+	Revision      string                 `protobuf:"bytes,7,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BoundWorker) Reset() {
 	*x = BoundWorker{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[35]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3168,7 @@ func (x *BoundWorker) String() string {
 func (*BoundWorker) ProtoMessage() {}
 
 func (x *BoundWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[35]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3181,7 @@ func (x *BoundWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundWorker.ProtoReflect.Descriptor instead.
 func (*BoundWorker) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{35}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BoundWorker) GetPodUid() string {
@@ -3051,6 +3226,13 @@ func (x *BoundWorker) GetDraining() bool {
 	return false
 }
 
+func (x *BoundWorker) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
 type FlowStatsAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3059,7 +3241,7 @@ type FlowStatsAck struct {
 
 func (x *FlowStatsAck) Reset() {
 	*x = FlowStatsAck{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[36]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +3253,7 @@ func (x *FlowStatsAck) String() string {
 func (*FlowStatsAck) ProtoMessage() {}
 
 func (x *FlowStatsAck) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[36]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3266,7 @@ func (x *FlowStatsAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStatsAck.ProtoReflect.Descriptor instead.
 func (*FlowStatsAck) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{36}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{38}
 }
 
 var File_protocol_v1_workpulling_proto protoreflect.FileDescriptor
@@ -3306,7 +3488,7 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	" \x01(\x03R\vidleSeconds\x12\x1b\n" +
 	"\tapp_ready\x18\v \x01(\bR\bappReady\x12\x1f\n" +
 	"\vconfig_hash\x18\f \x01(\tR\n" +
-	"configHash\"\xce\a\n" +
+	"configHash\"\xb7\t\n" +
 	"\tFlowStats\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04flow\x18\x02 \x01(\tR\x04flow\x12\x19\n" +
@@ -3337,14 +3519,29 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\vconfig_hash\x18\x19 \x01(\tR\n" +
 	"configHash\x12!\n" +
 	"\fbacklog_full\x18\x1a \x01(\bR\vbacklogFull\x12!\n" +
-	"\ffailure_code\x18\x1b \x01(\tR\vfailureCode\"\xa8\x01\n" +
+	"\ffailure_code\x18\x1b \x01(\tR\vfailureCode\x12#\n" +
+	"\rrecover_nonce\x18\x1c \x01(\x03R\frecoverNonce\x12#\n" +
+	"\rorphaned_jobs\x18\x1d \x01(\x03R\forphanedJobs\x12I\n" +
+	"\x10paused_revisions\x18\x1e \x03(\v2\x1e.workpulling.v1.PausedRevisionR\x0fpausedRevisions\x12R\n" +
+	"\x13quarantined_workers\x18\x1f \x03(\v2!.workpulling.v1.QuarantinedWorkerR\x12quarantinedWorkers\"t\n" +
+	"\x0ePausedRevision\x12\x12\n" +
+	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\tR\brevision\x12\x1a\n" +
+	"\bfailures\x18\x03 \x01(\x03R\bfailures\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"w\n" +
+	"\x11QuarantinedWorker\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x19\n" +
+	"\bpod_name\x18\x02 \x01(\tR\apodName\x12\x12\n" +
+	"\x04pool\x18\x03 \x01(\tR\x04pool\x12\x1a\n" +
+	"\bflapping\x18\x04 \x01(\bR\bflapping\"\xc4\x01\n" +
 	"\vBoundWorker\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x19\n" +
 	"\bpod_name\x18\x02 \x01(\tR\apodName\x12\x12\n" +
 	"\x04pool\x18\x03 \x01(\tR\x04pool\x12\x1b\n" +
 	"\tin_flight\x18\x04 \x01(\x05R\binFlight\x12\x18\n" +
 	"\astarted\x18\x05 \x01(\x05R\astarted\x12\x1a\n" +
-	"\bdraining\x18\x06 \x01(\bR\bdraining\"\x0e\n" +
+	"\bdraining\x18\x06 \x01(\bR\bdraining\x12\x1a\n" +
+	"\brevision\x18\a \x01(\tR\brevision\"\x0e\n" +
 	"\fFlowStatsAck*\xdc\x01\n" +
 	"\fStoreVerdict\x12\x1d\n" +
 	"\x19STORE_VERDICT_UNSPECIFIED\x10\x00\x12\x1c\n" +
@@ -3392,7 +3589,7 @@ func file_protocol_v1_workpulling_proto_rawDescGZIP() []byte {
 }
 
 var file_protocol_v1_workpulling_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_protocol_v1_workpulling_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_protocol_v1_workpulling_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_protocol_v1_workpulling_proto_goTypes = []any{
 	(StoreVerdict)(0),           // 0: workpulling.v1.StoreVerdict
 	(ClaimState)(0),             // 1: workpulling.v1.ClaimState
@@ -3432,9 +3629,11 @@ var file_protocol_v1_workpulling_proto_goTypes = []any{
 	(*UncordonRequest)(nil),     // 35: workpulling.v1.UncordonRequest
 	(*WorkerStatus)(nil),        // 36: workpulling.v1.WorkerStatus
 	(*FlowStats)(nil),           // 37: workpulling.v1.FlowStats
-	(*BoundWorker)(nil),         // 38: workpulling.v1.BoundWorker
-	(*FlowStatsAck)(nil),        // 39: workpulling.v1.FlowStatsAck
-	nil,                         // 40: workpulling.v1.Job.HeadersEntry
+	(*PausedRevision)(nil),      // 38: workpulling.v1.PausedRevision
+	(*QuarantinedWorker)(nil),   // 39: workpulling.v1.QuarantinedWorker
+	(*BoundWorker)(nil),         // 40: workpulling.v1.BoundWorker
+	(*FlowStatsAck)(nil),        // 41: workpulling.v1.FlowStatsAck
+	nil,                         // 42: workpulling.v1.Job.HeadersEntry
 }
 var file_protocol_v1_workpulling_proto_depIdxs = []int32{
 	14, // 0: workpulling.v1.WorkerFrame.register:type_name -> workpulling.v1.RegisterConsumer
@@ -3456,7 +3655,7 @@ var file_protocol_v1_workpulling_proto_depIdxs = []int32{
 	10, // 16: workpulling.v1.GrantFrame.stored:type_name -> workpulling.v1.Stored
 	12, // 17: workpulling.v1.GrantFrame.refused:type_name -> workpulling.v1.Refused
 	13, // 18: workpulling.v1.GrantFrame.delivery_confirmed:type_name -> workpulling.v1.DeliveryConfirmed
-	40, // 19: workpulling.v1.Job.headers:type_name -> workpulling.v1.Job.HeadersEntry
+	42, // 19: workpulling.v1.Job.headers:type_name -> workpulling.v1.Job.HeadersEntry
 	7,  // 20: workpulling.v1.Produced.job:type_name -> workpulling.v1.Job
 	0,  // 21: workpulling.v1.Stored.verdict:type_name -> workpulling.v1.StoreVerdict
 	15, // 22: workpulling.v1.RegisterConsumer.claims:type_name -> workpulling.v1.Claim
@@ -3468,26 +3667,28 @@ var file_protocol_v1_workpulling_proto_depIdxs = []int32{
 	7,  // 28: workpulling.v1.Delivery.job:type_name -> workpulling.v1.Job
 	25, // 29: workpulling.v1.SequencedMessage.deliveries:type_name -> workpulling.v1.Delivery
 	36, // 30: workpulling.v1.CordonIfIdleReply.status:type_name -> workpulling.v1.WorkerStatus
-	38, // 31: workpulling.v1.FlowStats.workers:type_name -> workpulling.v1.BoundWorker
-	3,  // 32: workpulling.v1.WorkPulling.Pull:input_type -> workpulling.v1.WorkerFrame
-	5,  // 33: workpulling.v1.WorkPulling.Produce:input_type -> workpulling.v1.ProducerFrame
-	31, // 34: workpulling.v1.WorkerControl.GetStatus:input_type -> workpulling.v1.GetStatusRequest
-	32, // 35: workpulling.v1.WorkerControl.CordonIfIdle:input_type -> workpulling.v1.CordonIfIdleRequest
-	34, // 36: workpulling.v1.WorkerControl.StartDrain:input_type -> workpulling.v1.StartDrainRequest
-	35, // 37: workpulling.v1.WorkerControl.Uncordon:input_type -> workpulling.v1.UncordonRequest
-	37, // 38: workpulling.v1.FlowStatsCollector.Report:input_type -> workpulling.v1.FlowStats
-	4,  // 39: workpulling.v1.WorkPulling.Pull:output_type -> workpulling.v1.ControllerFrame
-	6,  // 40: workpulling.v1.WorkPulling.Produce:output_type -> workpulling.v1.GrantFrame
-	36, // 41: workpulling.v1.WorkerControl.GetStatus:output_type -> workpulling.v1.WorkerStatus
-	33, // 42: workpulling.v1.WorkerControl.CordonIfIdle:output_type -> workpulling.v1.CordonIfIdleReply
-	36, // 43: workpulling.v1.WorkerControl.StartDrain:output_type -> workpulling.v1.WorkerStatus
-	36, // 44: workpulling.v1.WorkerControl.Uncordon:output_type -> workpulling.v1.WorkerStatus
-	39, // 45: workpulling.v1.FlowStatsCollector.Report:output_type -> workpulling.v1.FlowStatsAck
-	39, // [39:46] is the sub-list for method output_type
-	32, // [32:39] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	40, // 31: workpulling.v1.FlowStats.workers:type_name -> workpulling.v1.BoundWorker
+	38, // 32: workpulling.v1.FlowStats.paused_revisions:type_name -> workpulling.v1.PausedRevision
+	39, // 33: workpulling.v1.FlowStats.quarantined_workers:type_name -> workpulling.v1.QuarantinedWorker
+	3,  // 34: workpulling.v1.WorkPulling.Pull:input_type -> workpulling.v1.WorkerFrame
+	5,  // 35: workpulling.v1.WorkPulling.Produce:input_type -> workpulling.v1.ProducerFrame
+	31, // 36: workpulling.v1.WorkerControl.GetStatus:input_type -> workpulling.v1.GetStatusRequest
+	32, // 37: workpulling.v1.WorkerControl.CordonIfIdle:input_type -> workpulling.v1.CordonIfIdleRequest
+	34, // 38: workpulling.v1.WorkerControl.StartDrain:input_type -> workpulling.v1.StartDrainRequest
+	35, // 39: workpulling.v1.WorkerControl.Uncordon:input_type -> workpulling.v1.UncordonRequest
+	37, // 40: workpulling.v1.FlowStatsCollector.Report:input_type -> workpulling.v1.FlowStats
+	4,  // 41: workpulling.v1.WorkPulling.Pull:output_type -> workpulling.v1.ControllerFrame
+	6,  // 42: workpulling.v1.WorkPulling.Produce:output_type -> workpulling.v1.GrantFrame
+	36, // 43: workpulling.v1.WorkerControl.GetStatus:output_type -> workpulling.v1.WorkerStatus
+	33, // 44: workpulling.v1.WorkerControl.CordonIfIdle:output_type -> workpulling.v1.CordonIfIdleReply
+	36, // 45: workpulling.v1.WorkerControl.StartDrain:output_type -> workpulling.v1.WorkerStatus
+	36, // 46: workpulling.v1.WorkerControl.Uncordon:output_type -> workpulling.v1.WorkerStatus
+	41, // 47: workpulling.v1.FlowStatsCollector.Report:output_type -> workpulling.v1.FlowStatsAck
+	41, // [41:48] is the sub-list for method output_type
+	34, // [34:41] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_protocol_v1_workpulling_proto_init() }
@@ -3528,7 +3729,7 @@ func file_protocol_v1_workpulling_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_protocol_v1_workpulling_proto_rawDesc), len(file_protocol_v1_workpulling_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

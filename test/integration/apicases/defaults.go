@@ -17,6 +17,7 @@ deduplicationWindowSeconds: 600
 redelivery:
   maxAttempts: 20
   backoff: {initialMilliseconds: 1000, maxMilliseconds: 60000}
+dispatch: RoundRobin
 liveness: {heartbeatSeconds: 2, deadlineSeconds: 10}
 runtime:
   resources:

@@ -116,6 +116,14 @@ var flowCases = []Case{
 		Refused: "deadlineSeconds must be at least four times heartbeatSeconds",
 	},
 
+	{Name: "dispatch by load", Base: Flow, Object: []string{`spec: {dispatch: LeastOutstanding}`}},
+	{
+		Name: "a change of the dispatch", Base: Flow, Update: []string{`spec: {dispatch: LeastOutstanding}`},
+	},
+	{
+		Name: "a dispatch that does not exist", Base: Flow, Object: []string{`spec: {dispatch: Random}`},
+		Refused: `Unsupported value: "Random"`,
+	},
 	{Name: "allowed ServiceAccounts", Base: Flow, Object: []string{`spec: {allowedServiceAccounts: [packers, packers.eu]}`}},
 	{
 		Name: "an allowed ServiceAccount named twice", Base: Flow, Object: []string{`spec: {allowedServiceAccounts: [packers, packers]}`},

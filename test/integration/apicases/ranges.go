@@ -30,6 +30,7 @@ var Ranges = []Range{
 	{Base: Flow, Path: "spec.liveness.heartbeatSeconds", Min: 1, Max: 60, AtMax: `spec: {liveness: {deadlineSeconds: 600}}`},
 	{Base: Flow, Path: "spec.liveness.deadlineSeconds", Min: 4, Max: 600, AtMin: `spec: {liveness: {heartbeatSeconds: 1}}`},
 	{Base: Flow, Path: "spec.maxFlowControlWindow", Min: 1, Max: 10000},
+	{Base: Flow, Path: "spec.recoverNonce", Min: 1, Max: 2147483647},
 
 	{Base: Pool, Path: "spec.replicas", Min: 0, Max: 10000},
 	{Base: Pool, Path: "spec.flowControlWindow", Min: 1, Max: 10000},

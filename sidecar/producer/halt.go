@@ -1,0 +1,83 @@
+package producer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// A terminal failure is not healed by a restart: nothing is loaded before a person has changed spec.recoverNonce (DESIGN 5.14). The pod
+// remembers it in a file, for its own next process, which may start before the operator knows; the operator remembers it in the flow's
+// status and tells a pod that takes this one's place.
+
+// haltRecord is the file.
+type haltRecord struct {
+	RecoverNonce int64              `json:"recoverNonce"`
+	Halt         runtimeconfig.Halt `json:"halt"`
+}
+
+// haltedBy returns the failure that keeps the queue from being loaded, nil if none does.
+func haltedBy(file string, document runtimeconfig.Producer) (*delivery.Failed, error) {
+	if document.Halted != nil {
+		return failedOf(*document.Halted), nil
+	}
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the record of a failure: %w", err)
+	}
+	var record haltRecord
+	if err := json.Unmarshal(raw, &record); err != nil {
+		return nil, nil //nolint:nilerr // half written, by a process that died of something else
+	}
+	if record.RecoverNonce != document.RecoverNonce {
+		return nil, nil
+	}
+	return failedOf(record.Halt), nil
+}
+
+// recordHalt writes a terminal failure down. Two kinds are left out: data of a newer format, which the right version can load, and the
+// end of one member of several, which is none of the flow.
+func recordHalt(file string, document runtimeconfig.Producer, f delivery.Failed) error {
+	halt := runtimeconfig.Halt{Stage: string(f.Stage), Code: codeOf(f), Reason: f.Cause.Error()}
+	shared := document.QueueType != queueLocal && document.QueueType != queueMemory && document.QueueType != ""
+	if halt.Code == runtimeconfig.FailureFormat || shared && halt.Code == runtimeconfig.FailureFenced {
+		return nil
+	}
+	raw, err := json.Marshal(haltRecord{RecoverNonce: document.RecoverNonce, Halt: halt})
+	if err != nil {
+		return fmt.Errorf("encoding the record of a failure: %w", err)
+	}
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		return fmt.Errorf("writing the record of a failure: %w", err)
+	}
+	return nil
+}
+
+// pastFailure is the cause of a failure of an earlier process. It is an error of the queue as far as its code tells.
+type pastFailure struct {
+	reason string
+	kind   error
+}
+
+func (p pastFailure) Error() string { return p.reason }
+func (p pastFailure) Unwrap() error { return p.kind }
+
+func failedOf(h runtimeconfig.Halt) *delivery.Failed {
+	cause := pastFailure{reason: h.Reason}
+	switch h.Code {
+	case runtimeconfig.FailureFenced:
+		cause.kind = queue.ErrFenced
+	case runtimeconfig.FailureConflict, runtimeconfig.FailureProtocol:
+		cause.kind = queue.ErrConflict
+	}
+	return &delivery.Failed{Stage: delivery.Stage(h.Stage), Cause: cause}
+}
