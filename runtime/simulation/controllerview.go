@@ -14,20 +14,29 @@ type controllerView struct {
 	p *producer
 	w *flow
 
-	session    string
-	loading    bool
-	loadOp     delivery.OpID
-	applying   delivery.OpID // the ApplyBatch in flight, 0 if none
-	reading    delivery.OpID
-	batch      queue.Batch
-	failures   int
-	pauses     uint64
-	bindings   map[string]*bindingView
-	registered map[delivery.ConnID]protocol.Incarnation // latest registration of a stream
-	latest     map[string]*deliveryView                 // latest dispatch of a MessageID in this session
-	endpoints  map[delivery.ConnID]*endpointView
-	processes  map[string][]string // boot nonces of a pod in the order in which they were bound
-	accepted   []queue.JobRef      // acknowledged by the producer, and heard in time
+	session  string
+	loading  bool
+	loadOp   delivery.OpID
+	applying delivery.OpID // the ApplyBatch in flight, 0 if none
+	answered delivery.OpID // the last that was answered
+	reading  delivery.OpID
+	batch    queue.Batch
+	failures int
+	calm     bool // no write of a settlement has failed since one succeeded
+	// reconfigured: the memory budget has changed since it booted.
+	reconfigured bool
+	pauses       uint64
+	bindings     map[string]*bindingView
+	registered   map[delivery.ConnID]protocol.Incarnation // latest registration of a stream
+	latest       map[string]*deliveryView                 // latest dispatch of a MessageID in this session
+	endpoints    map[delivery.ConnID]*endpointView
+	processes    map[string][]string // boot nonces of a pod in the order in which they were bound
+	accepted     []queue.JobRef      // acknowledged by the producer, and heard in time
+
+	dispatches []*deliveryView       // of this step
+	finished   map[queue.JobRef]bool // heard as confirmed, on the stream that counts, by this process
+	owed       map[queue.JobRef]bool // had a try that failed, which is not written yet
+	returned   map[queue.JobRef]int  // came back untouched and wait for another worker; the attempt that they wait for
 }
 
 // bindingView is a binding as its messages show it.
@@ -70,6 +79,7 @@ func newControllerView(p *producer) *controllerView {
 		p: p, w: p.w, loading: true, registered: map[delivery.ConnID]protocol.Incarnation{},
 		endpoints: map[delivery.ConnID]*endpointView{}, processes: map[string][]string{},
 		bindings: map[string]*bindingView{}, latest: map[string]*deliveryView{},
+		finished: map[queue.JobRef]bool{}, owed: map[queue.JobRef]bool{}, returned: map[queue.JobRef]int{},
 	}
 }
 
@@ -103,8 +113,11 @@ func (v *controllerView) before(event delivery.Event) {
 				b.conn = 0
 			}
 		}
+	case delivery.Reconfigure:
+		v.reconfigured = true
 	case delivery.Redriven:
 		delete(v.latest, e.Row.MessageID)
+		delete(v.finished, e.Row.JobRef)
 	}
 }
 
@@ -139,7 +152,9 @@ func (v *controllerView) fromWorker(e delivery.WorkerMessage) {
 			b.noteStarted(e.Conn, m.StartedSeq)
 			legal := m.StartedSeq >= 0 && m.StartedSeq <= b.sent
 			for _, s := range m.Settlements {
-				b.settle(s, legal && b.listens(e.Conn))
+				if d := b.settle(s, legal && b.listens(e.Conn)); d != nil {
+					v.learned(d, s)
+				}
 			}
 		}
 	}
@@ -161,16 +176,36 @@ func (b *bindingView) noteStarted(conn delivery.ConnID, seq int64) {
 	}
 }
 
-func (b *bindingView) settle(s protocol.Settlement, sure bool) {
+// settle returns the delivery that the settlement is news about, as far as the controller listens.
+func (b *bindingView) settle(s protocol.Settlement, sure bool) *deliveryView {
 	d := b.deliveries[s.WorkerSeq]
 	if d == nil || d.heard && (d.sure || !sure) || d.ref.MessageID != s.MessageID || d.attempt != s.Attempt ||
 		s.Outcome < protocol.Confirmed || s.Outcome > protocol.Delayed {
-		return
+		return nil
 	}
 	if !d.heard {
 		b.heard++
 	}
 	d.heard, d.outcome, d.sure = true, s.Outcome, sure
+	if !sure {
+		return nil
+	}
+	return d
+}
+
+// learned notes what a settlement that counts obliges the controller to.
+func (v *controllerView) learned(d *deliveryView, s protocol.Settlement) {
+	switch s.Outcome {
+	case protocol.Confirmed:
+		v.finished[d.ref] = true
+	case protocol.Nacked, protocol.Abandoned:
+		v.owed[d.ref] = true
+	case protocol.HandedBack:
+		if s.WorkerSeq > d.binding.started {
+			v.returned[d.ref] = d.attempt
+		}
+	default: // neither
+	}
 }
 
 // after looks at what the event made the controller do.
@@ -210,9 +245,34 @@ func (v *controllerView) after(event delivery.Event, actions []delivery.Action) 
 			v.failed(a)
 		}
 	}
+	v.checkOrder()
+	v.dispatches = v.dispatches[:0]
+	if len(v.owed) > 0 && len(v.p.machine.Stats().Paused) > 0 {
+		clear(v.owed) // the failures of a paused revision are its own
+	}
+	if e, ok := event.(delivery.Applied); ok {
+		v.checkAnswer(e)
+	}
 	if v.failures == 0 && !v.loading {
 		v.checkHeld()
 		v.checkStats(dispatched)
+	}
+}
+
+// checkAnswer is B-070: a fenced writer ends at once. And DESIGN 5.7: when the lane rests after a write that succeeded, no try that
+// failed is left unwritten.
+func (v *controllerView) checkAnswer(e delivery.Applied) {
+	if v.answered != e.Op {
+		return // a repeat
+	}
+	calm := v.calm
+	b := v.batch
+	v.calm = e.Err == nil && (calm || len(b.Attempts)+len(b.DeadLetters)+len(b.Confirms) > 0)
+	switch {
+	case errors.Is(e.Err, queue.ErrFenced) && v.failures == 0:
+		v.w.violate("I-5", "%s was fenced and goes on", v.p.name)
+	case calm && e.Err == nil && v.applying == 0 && !v.loading && len(v.owed) > 0 && v.p.machine.Stats().IsolatedConfirms == 0:
+		v.w.violate("attempts", "%s has %d failed tries that it does not write", v.p.name, len(v.owed))
 	}
 }
 
@@ -225,6 +285,8 @@ func (v *controllerView) loaded(e delivery.Loaded) {
 	v.p.epoch = e.Epoch
 	v.session = v.p.machine.Stats().Session
 	v.bindings, v.latest = map[string]*bindingView{}, map[string]*deliveryView{}
+	clear(v.owed) // with the load, what the queue says of tries holds
+	clear(v.returned)
 	for _, ep := range v.endpoints {
 		ep.session = ""
 	}
@@ -244,7 +306,7 @@ func (v *controllerView) applied(e delivery.Applied) {
 	if e.Op != v.applying {
 		return // a repeat
 	}
-	v.applying = 0
+	v.answered, v.applying = e.Op, 0
 	if e.Err != nil || !v.newest() {
 		return
 	}
@@ -266,6 +328,15 @@ func (v *controllerView) apply(a delivery.ApplyBatch) {
 		v.w.violate("action", "%s writes an empty batch", v.p.name)
 	}
 	v.applying, v.batch = a.Op, a.Batch
+	for _, r := range a.Batch.Attempts {
+		delete(v.owed, r.JobRef)
+	}
+	for _, r := range a.Batch.DeadLetters {
+		delete(v.owed, r.JobRef)
+	}
+	for _, r := range a.Batch.Confirms {
+		delete(v.owed, r)
+	}
 }
 
 // checkHeld is I-1 for the live part: the controller must hold every open job that it was told of.
@@ -401,6 +472,7 @@ func (v *controllerView) settledAck(m protocol.SettledAck) {
 			v.w.violate("I-8", "%s says it took over settlement %d of %s, which never came", v.p.name, seq, m.BindingID)
 		} else {
 			d.taken = true
+			v.checkDurable(d)
 		}
 	}
 	for ; b.taken < m.UpTo; b.taken++ {
@@ -408,6 +480,15 @@ func (v *controllerView) settledAck(m protocol.SettledAck) {
 	}
 	for _, seq := range m.Above {
 		take(seq)
+	}
+}
+
+// checkDurable is DESIGN 5.16 towards workers: one that may forget a success leaves it in the queue, or with a controller that set
+// it apart.
+func (v *controllerView) checkDurable(d *deliveryView) {
+	f := v.w.ledger.bySeq[d.ref.StoreSeq]
+	if d.outcome == protocol.Confirmed && d.sure && v.newest() && f != nil && f.confirms == 0 && v.p.machine.Stats().IsolatedConfirms == 0 {
+		v.w.violate("I-8", "%s lets a worker forget that it finished %v, which is not durable", v.p.name, d.ref)
 	}
 }
 
@@ -444,9 +525,30 @@ func (v *controllerView) dispatched(b *bindingView, d protocol.Delivery) {
 	b.deliveries[d.WorkerSeq] = fresh
 	v.checkElsewhere(fresh, d)
 	v.latest[ref.MessageID] = fresh
+	v.dispatches = append(v.dispatches, fresh)
+	if v.finished[ref] && v.newest() {
+		v.w.violate("I-2", "%s dispatches %v again, whose success it has heard", v.p.name, ref)
+	}
 	f.dispatches++
 	if v.newest() && f.settled {
 		v.w.violate("I-2", "%s dispatches %v, which is settled", v.p.name, ref)
+	}
+}
+
+// checkOrder is DESIGN 5.8 (B-165): what came back untouched goes before everything that was stored later. It can be seen from outside
+// where all payloads are in memory. A probe of a broken revision prefers jobs that failed less often.
+func (v *controllerView) checkOrder() {
+	for _, d := range v.dispatches {
+		delete(v.returned, d.ref)
+	}
+	for earlier, waitsFor := range v.returned {
+		for _, d := range v.dispatches {
+			_, held := v.p.machine.Holds(earlier.MessageID)
+			if held && earlier.StoreSeq < d.ref.StoreSeq && waitsFor <= d.attempt && v.p.config.MemoryBytes >= 1<<20 && !v.reconfigured {
+				v.w.violate("order", "%s dispatches %v before %v, which came back", v.p.name, d.ref, earlier)
+				return
+			}
+		}
 	}
 }
 
