@@ -35,6 +35,7 @@ export GOFLAGS := -trimpath
 FOCUS ?=
 SEEDS ?= 1000
 SEED ?=
+TIME ?= 30s
 DURATION ?= 1m
 NODES ?= 1
 TIMEOUT ?= 45m
@@ -107,6 +108,18 @@ sim: ## Run the simulator (SEEDS=n, or SEED=k to replay one)
 .PHONY: contract
 contract: ## Check docs/contract.md: every id is there, every test that is named exists, runs and passes
 	@$(PROGRESS) "the contract's tests" go run ./hack/contract
+
+.PHONY: sweep
+sweep: ## Run SEEDS more seeds of the simulator and record them in docs/results/seeds.md
+	@go run ./runtime/simulation/cmd/sim -seeds $(SEEDS) -record docs/results/seeds.md -commit $$(git rev-parse --short=12 HEAD)
+
+.PHONY: mutants
+mutants: ## Plant deliberate bugs in copies of the machines and see that each is found (N=n for some of them, ONLY=nnn,nnn)
+	@go run ./runtime/simulation/cmd/mutants $(if $(N),-n $(N)) $(if $(ONLY),-only $(ONLY))
+
+.PHONY: fuzz
+fuzz: ## Run every fuzzer in turn (TIME=30s for each, FOCUS=regexp)
+	@TIME=$(TIME) FOCUS='$(FOCUS)' hack/fuzz.sh
 
 .PHONY: bench
 bench: ## Run the benchmarks

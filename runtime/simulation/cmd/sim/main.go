@@ -29,6 +29,8 @@ type arguments struct {
 	parallel     int
 	lines        int
 	quiet        bool
+	record       string
+	commit       string
 }
 
 func main() {
@@ -39,6 +41,8 @@ func main() {
 	flag.StringVar(&a.profile, "profile", "", "force a profile instead of letting the seed choose")
 	flag.BoolVar(&a.verbose, "v", false, "with -seed: print the whole trace")
 	flag.IntVar(&a.parallel, "parallel", runtime.GOMAXPROCS(0), "how many seeds to run at a time")
+	flag.StringVar(&a.record, "record", "", "go on after the seeds that this file records, and record those that break nothing")
+	flag.StringVar(&a.commit, "commit", "?", "with -record: the commit to name")
 	flag.BoolVar(&a.quiet, "quiet", false, "show no progress")
 	flag.IntVar(&a.lines, "lines", 200, "how many lines of trace to print of a violation")
 	flag.Parse()
@@ -66,7 +70,32 @@ func run(a arguments) int {
 		}
 		return one(seed, options, a)
 	}
-	return many(options, a)
+	if a.record != "" {
+		return sweep(a.record, a.commit, options, a)
+	}
+	began := time.Now()
+	total, failed := many(options, a)
+	summary(total, time.Since(began))
+	if failed != nil {
+		fmt.Println()
+		return report(*failed, options, a)
+	}
+	if missing := total.Missing(); options.Profile == nil && a.seeds >= enoughSeeds && len(missing) > 0 {
+		fmt.Printf("\nnever happened in %d seeds, so nothing was proven about it: %v\n", a.seeds, missing)
+		return 1
+	}
+	return 0
+}
+
+// report runs a seed that failed again, with its trace, and says how to repeat that.
+func report(failed simulation.Result, options simulation.Options, a arguments) int {
+	one(failed.Seed, options, a)
+	fmt.Printf("replay: make sim SEED=%d, or go run ./runtime/simulation/cmd/sim -seed %d", failed.Seed, failed.Seed)
+	if a.profile != "" {
+		fmt.Printf(" -profile %q", a.profile)
+	}
+	fmt.Println()
+	return 1
 }
 
 // one runs one seed with its trace.
@@ -90,7 +119,7 @@ func one(seed uint64, options simulation.Options, a arguments) int {
 }
 
 // many runs seeds in parallel until one fails.
-func many(options simulation.Options, a arguments) int {
+func many(options simulation.Options, a arguments) (simulation.Counts, *simulation.Result) {
 	var (
 		next, done, stop atomic.Uint64
 		mu               sync.Mutex
@@ -124,22 +153,7 @@ func many(options simulation.Options, a arguments) int {
 	}
 	group.Wait()
 	close(finished)
-	summary(total, time.Since(began))
-	if failed != nil {
-		fmt.Println()
-		one(failed.Seed, options, a)
-		fmt.Printf("replay: go run ./runtime/simulation/cmd/sim -seed %d", failed.Seed)
-		if a.profile != "" {
-			fmt.Printf(" -profile %q", a.profile)
-		}
-		fmt.Println()
-		return 1
-	}
-	if missing := total.Missing(); options.Profile == nil && a.seeds >= enoughSeeds && len(missing) > 0 {
-		fmt.Printf("\nnever happened in %d seeds, so nothing was proven about it: %v\n", a.seeds, missing)
-		return 1
-	}
-	return 0
+	return total, failed
 }
 
 func progress(done *atomic.Uint64, seeds uint64, began time.Time, finished <-chan struct{}) {
