@@ -155,6 +155,7 @@ proto: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) ## Generate the wire schema
 .PHONY: docs
 docs: ## Generate the reference docs
 	@go run ./hack/refdoc
+	@go run ./runtime/simulation/cmd/sim -classes docs/design/evidence.md
 
 ##@ Check
 

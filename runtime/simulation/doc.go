@@ -22,5 +22,10 @@
 //   - I-12 what the machines hold is bounded by grants, backlog and windows.
 //
 // Besides: open grants obey the credit rule, a settlement never changes, a submitter's "stored" is true, a dead letter has its
-// reason, and no machine asks for a timer in the past twice.
+// reason, what came back untouched goes before what was stored later, a failed try is written, a fenced writer ends at once, a worker
+// may forget a success only when it is durable, no flow of a worker starves another, and no machine asks for a timer in the past
+// twice.
+//
+// class.go lists the misfortunes of the contract and the faults that stand for them; docs/design/evidence.md says what is not
+// modelled. The directory mutants holds deliberate bugs that the simulator must find (make mutants).
 package simulation

@@ -70,7 +70,7 @@ func (p *producer) run(o operation, do func() error, tell func(error)) {
 			switch {
 			case p.gone && (!outlives || w.profile.Volatile):
 				return
-			case !w.profile.unruly && (p.gone && w.ledger.effects != p.lastEffects || abandoned && w.ledger.effects != effects):
+			case (!w.profile.unruly || w.healing) && (p.gone && w.ledger.effects != p.lastEffects || abandoned && w.ledger.effects != effects):
 				w.count(GhostTooLate)
 				return
 			case p.gone || abandoned:

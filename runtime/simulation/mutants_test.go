@@ -3,6 +3,7 @@ package simulation
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -625,4 +626,22 @@ func consumerPanics() Machines {
 			return e
 		}}
 	})
+}
+
+// Without the rule of queue.WorkQueue, that an abandoned write takes effect before anything else does or never, a write that timed out
+// undoes what a person decided since; the invariants see it.
+func TestAbandonedWritesMustNotComeLate(t *testing.T) {
+	profile, ok := ProfileNamed("late commits")
+	if !ok {
+		t.Fatal("no such profile")
+	}
+	profile.unruly = true
+	for seed := range uint64(400) {
+		r := Run(seed+1, Options{Profile: &profile})
+		if r.Violation != nil && strings.Contains(r.Violation.Detail, "became a dead letter") {
+			t.Logf("seed %d: %v", seed+1, r.Violation)
+			return
+		}
+	}
+	t.Error("nothing goes wrong without the rule")
 }

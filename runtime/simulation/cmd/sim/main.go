@@ -30,6 +30,7 @@ type arguments struct {
 	lines        int
 	quiet        bool
 	record       string
+	classes      string
 	commit       string
 }
 
@@ -41,6 +42,7 @@ func main() {
 	flag.StringVar(&a.profile, "profile", "", "force a profile instead of letting the seed choose")
 	flag.BoolVar(&a.verbose, "v", false, "with -seed: print the whole trace")
 	flag.IntVar(&a.parallel, "parallel", runtime.GOMAXPROCS(0), "how many seeds to run at a time")
+	flag.StringVar(&a.classes, "classes", "", "write the table of misfortunes into this file, between its markers, and run nothing")
 	flag.StringVar(&a.record, "record", "", "go on after the seeds that this file records, and record those that break nothing")
 	flag.StringVar(&a.commit, "commit", "?", "with -record: the commit to name")
 	flag.BoolVar(&a.quiet, "quiet", false, "show no progress")
@@ -50,6 +52,13 @@ func main() {
 }
 
 func run(a arguments) int {
+	if a.classes != "" {
+		if err := writeClasses(a.classes); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 2
+		}
+		return 0
+	}
 	var options simulation.Options
 	if a.profile != "" {
 		p, ok := simulation.ProfileNamed(a.profile)
