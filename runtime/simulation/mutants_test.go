@@ -636,6 +636,7 @@ func TestAbandonedWritesMustNotComeLate(t *testing.T) {
 		t.Fatal("no such profile")
 	}
 	profile.unruly = true
+	profile.Queue.hang, profile.FaultEvery, profile.Chaos = 0.3, 300*time.Millisecond, []weighted{{Redriven, 1}}
 	for seed := range uint64(400) {
 		r := Run(seed+1, Options{Profile: &profile})
 		if r.Violation != nil && strings.Contains(r.Violation.Detail, "became a dead letter") {

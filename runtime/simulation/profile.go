@@ -252,7 +252,7 @@ var Profiles = []Profile{
 	},
 	{
 		Name: "enemies", Jobs: [2]int{10, 40}, Workers: [2]int{1, 4}, Submitters: [2]int{1, 3}, Storm: 40 * time.Second,
-		FaultEvery: 500 * time.Millisecond, Network: roughNetwork, Queue: quickQueue, Chaos: enemyChaos, Handler: roughHandler, Odd: 0.2,
+		FaultEvery: 150 * time.Millisecond, Network: roughNetwork, Queue: quickQueue, Chaos: enemyChaos, Handler: roughHandler, Odd: 0.2,
 	},
 	{
 		Name: "everything", Jobs: [2]int{10, 80}, Workers: [2]int{1, 6}, Submitters: [2]int{1, 3}, Storm: 60 * time.Second,
