@@ -39,6 +39,7 @@ func runTests(ctx context.Context, root string, tests map[string][]string, say f
 			if err != nil {
 				say(output)
 			}
+			say(fmt.Sprintf("%-40s %d tests ran\n", dir, len(found)))
 			if len(found) == 0 {
 				return fmt.Errorf("running the tests of %s: %w", dir, err)
 			}
