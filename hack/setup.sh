@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh go|race|cluster|verify… makes sure that the programs a step needs are
+# setup.sh go|race|cluster|verify|postgres… makes sure that the programs a step needs are
 # there. As root on Debian it installs what is missing; elsewhere it names it.
 set -euo pipefail
 
@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 # want COMMAND PACKAGE… notes the packages that bring a missing command.
 missing_commands=()
 missing_packages=()
+no_postgres_cluster=false
 want() {
 	local command=$1
 	shift
@@ -41,6 +42,14 @@ for need in "$@"; do
 		want git git
 		want shellcheck shellcheck
 		;;
+	postgres)
+		# Tests run servers of their own; the one that the package would start by itself is not wanted.
+		if ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
+			missing_commands+=(postgres)
+			missing_packages+=(postgresql-common postgresql)
+			no_postgres_cluster=true
+		fi
+		;;
 	cluster)
 		want go golang-go
 		want containerd containerd
@@ -70,6 +79,10 @@ if [ ${#missing_packages[@]} -gt 0 ]; then
 	echo "Installing ${missing_packages[*]}" >&2
 	export DEBIAN_FRONTEND=noninteractive
 	hack/progress.sh "apt-get update" apt-get update -qq
+	if $no_postgres_cluster; then
+		hack/progress.sh "apt-get install postgresql-common" apt-get install -y -qq --no-install-recommends postgresql-common >/dev/null
+		sed -ri 's/^#? *create_main_cluster .*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
+	fi
 	hack/progress.sh "apt-get install" apt-get install -y -qq --no-install-recommends "${missing_packages[@]}" >/dev/null
 fi
 

@@ -1,0 +1,314 @@
+package postgrestest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Password is that of User, for connections over TCP.
+const (
+	User     = "tester"
+	Password = "p4ssw0rd-of-the-test"
+)
+
+// Server is a running server.
+type Server struct {
+	// Dir holds the data and the socket.
+	Dir  string
+	Port int
+
+	programs programs
+	settings []string
+	user     *syscall.Credential // nil: that of this process
+	process  *process
+	mu       sync.Mutex
+	count    int
+}
+
+// Start starts a server that ends with t. Settings are as in postgresql.conf, such as "max_connections=20".
+func Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s, err := start(t, settings)
+	if err != nil {
+		t.Fatalf("starting PostgreSQL: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.remove(); err != nil {
+			t.Errorf("ending PostgreSQL: %v", err)
+		}
+	})
+	return s
+}
+
+func start(t testing.TB, settings []string) (*Server, error) {
+	found, err := findPrograms()
+	if err != nil {
+		if os.Getenv("CI") != "" || os.Getenv("WORKPULLING_REQUIRE_POSTGRES") != "" {
+			t.Fatalf("this test needs PostgreSQL: %v", err)
+		}
+		t.Skipf("skipped, because it needs PostgreSQL: %v", err)
+	}
+	user, err := unprivileged()
+	if err != nil {
+		return nil, err
+	}
+	sweep()
+	dir, err := os.MkdirTemp("/tmp", prefix+strconv.Itoa(os.Getpid())+"-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Dir: dir, programs: found, settings: settings, user: user}
+	if err := s.initialise(); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) initialise() error {
+	if s.user != nil {
+		if err := os.Chown(s.Dir, int(s.user.Uid), int(s.user.Gid)); err != nil {
+			return err
+		}
+	}
+	password := filepath.Join(s.Dir, "password")
+	if err := os.WriteFile(password, []byte(Password+"\n"), 0o644); err != nil { //nolint:gosec // read by the server's user; it guards nothing
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	init := exec.CommandContext(ctx, s.programs.initdb, "--pgdata="+s.data(), "--username=postgres", "--pwfile="+password, "--no-sync",
+		"--data-checksums", "--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8", "--locale=C")
+	init.Dir, init.SysProcAttr = s.Dir, s.attributes()
+	if output, err := init.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, output)
+	}
+	if err := s.Run(); err != nil {
+		return err
+	}
+	// Nothing that is tested may need a superuser.
+	return s.Exec(ctx, "postgres", fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", User, Password))
+}
+
+func (s *Server) data() string { return filepath.Join(s.Dir, "data") }
+
+func (s *Server) attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: s.user, Setpgid: true, Pdeathsig: syscall.SIGQUIT}
+}
+
+// Run starts the server again after Stop or Kill, on the same port where that is possible.
+func (s *Server) Run() error {
+	var err error
+	for range 5 { // somebody else may take the port before the server does
+		if s.Port == 0 {
+			if s.Port, err = freePort(); err != nil {
+				return err
+			}
+		}
+		if err = s.run(); err == nil {
+			return nil
+		}
+		if s.count == 0 {
+			s.Port = 0
+		}
+	}
+	return err
+}
+
+func (s *Server) run() error {
+	arguments := []string{"-D", s.data(), "-k", s.Dir, "-p", strconv.Itoa(s.Port), "-c", "listen_addresses=127.0.0.1",
+		"-c", "unix_socket_permissions=0777", "-c", "logging_collector=off", "-c", "log_min_messages=warning", "-c", "max_connections=200"}
+	for _, setting := range s.settings {
+		arguments = append(arguments, "-c", setting)
+	}
+	log, err := os.OpenFile(filepath.Join(s.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // for people
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := exec.Command(s.programs.postgres, arguments...) //nolint:noctx // ended by stop
+	command.Dir, command.SysProcAttr, command.Stdout, command.Stderr = s.Dir, s.attributes(), log, log
+	if s.process, err = launch(command); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(2 * time.Minute)
+	for time.Now().Before(deadline) && !s.process.ended() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		err = s.Exec(ctx, "postgres", "SELECT 1")
+		cancel()
+		if err == nil {
+			return nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	_ = s.stop(syscall.SIGQUIT)
+	text, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
+	return fmt.Errorf("the server did not come up: %w; its log: %s", err, text)
+}
+
+// process is a child whose parent thread lives as long as it does: the signal at the parent's death goes by thread.
+type process struct {
+	pid  int
+	done chan struct{}
+}
+
+func launch(command *exec.Cmd) (*process, error) {
+	started := make(chan error)
+	p := &process{done: make(chan struct{})}
+	go func() {
+		runtime.LockOSThread()
+		defer close(p.done)
+		err := command.Start()
+		if err == nil {
+			p.pid = command.Process.Pid
+		}
+		started <- err
+		if err == nil {
+			_ = command.Wait()
+		}
+	}()
+	return p, <-started
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *Server) stop(signal syscall.Signal) error {
+	if s.process == nil || s.process.ended() {
+		return nil
+	}
+	if err := syscall.Kill(s.process.pid, signal); err != nil {
+		return err
+	}
+	select {
+	case <-s.process.done:
+		return nil
+	case <-time.After(time.Minute):
+		_ = syscall.Kill(-s.process.pid, syscall.SIGKILL)
+		<-s.process.done
+		return fmt.Errorf("the server did not end within a minute of %v", signal)
+	}
+}
+
+// Stop ends the server in good order; connections are cut.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	if err := s.stop(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Kill ends the server as a crash does: all of its processes at once.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	s.signalAll(t, syscall.SIGKILL)
+	<-s.process.done
+}
+
+// Restart runs a stopped or killed server again.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	if err := s.Run(); err != nil {
+		t.Fatalf("restarting PostgreSQL: %v", err)
+	}
+}
+
+// Pause stops all processes of the server without ending any: it answers nothing, and keeps its connections.
+func (s *Server) Pause(t testing.TB) {
+	t.Helper()
+	s.signalAll(t, syscall.SIGSTOP)
+}
+
+// Resume ends a Pause.
+func (s *Server) Resume(t testing.TB) {
+	t.Helper()
+	s.signalAll(t, syscall.SIGCONT)
+}
+
+// signalAll reaches the postmaster first, so that it starts no other process, and then its children: each has a session of its own.
+func (s *Server) signalAll(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	children := childrenOf(s.process.pid)
+	for _, pid := range append([]int{s.process.pid}, children...) {
+		if err := syscall.Kill(pid, signal); err != nil && err != syscall.ESRCH {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s *Server) remove() error {
+	err := s.stop(syscall.SIGINT)
+	if removal := os.RemoveAll(s.Dir); err == nil {
+		err = removal
+	}
+	return err
+}
+
+// Database makes a new, empty database that belongs to User, and returns its name.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	s.mu.Lock()
+	s.count++
+	name := fmt.Sprintf("test%d", s.count)
+	s.mu.Unlock()
+	if err := s.Exec(t.Context(), "postgres", fmt.Sprintf("CREATE DATABASE %s OWNER %s", name, User)); err != nil {
+		t.Fatalf("making a database: %v", err)
+	}
+	return name
+}
+
+// URL is the connection string of User to a database over loopback.
+func (s *Server) URL(database string) string { return URLAt(s.Address(), database) }
+
+// Address is where the server listens.
+func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
+
+// URLAt is URL for another address that leads to the server, such as a Proxy's.
+func URLAt(address, database string) string {
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(User, Password), Host: address, Path: database, RawQuery: "sslmode=disable"}
+	return u.String()
+}
+
+// SuperURL is the connection string of the superuser over the socket.
+func (s *Server) SuperURL(database string) string {
+	return fmt.Sprintf("host=%s port=%d user=postgres dbname=%s sslmode=disable", s.Dir, s.Port, database)
+}
+
+// Exec runs statements as the superuser.
+func (s *Server) Exec(ctx context.Context, database, sql string) error {
+	conn, err := pgx.Connect(ctx, s.SuperURL(database))
+	if err != nil {
+		return err
+	}
+	_, err = conn.PgConn().Exec(ctx, sql).ReadAll()
+	_ = conn.Close(ctx)
+	return err
+}
+
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	if err != nil {
+		return 0, err
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}

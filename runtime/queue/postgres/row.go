@@ -1,0 +1,151 @@
+package postgres
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// scanEntry reads the columns of entryOfJob and checks all that one row can tell by itself.
+func scanEntry(row pgx.CollectableRow) (ledger.Entry, error) {
+	var (
+		e                            ledger.Entry
+		status                       int16
+		attempts, uncounted, sum, at int64
+		since                        *int64
+		id, digest, reason           []byte
+	)
+	if err := row.Scan(&e.StoreSeq, &status, &e.Accepted, &attempts, &uncounted, &e.PayloadBytes, &at, &since, &sum, &id, &digest, &reason); err != nil {
+		return ledger.Entry{}, err
+	}
+	e.MessageID, e.Reason, e.StoredAt = string(id), string(reason), fromNanos(at)
+	e.Attempts, e.Uncounted = int(attempts), int(uncounted)
+	if since != nil {
+		e.Since = fromNanos(*since)
+	}
+	wrong := len(digest) != len(e.Digest) || status < int16(ledger.Stored) || status > int16(ledger.Dropped)
+	if !wrong {
+		e.Status, e.Digest = ledger.Status(status), queue.Digest(digest)
+		wrong = sum != checksum(e) || e.StoreSeq < 1 || e.MessageID == "" || e.Settled() != (e.PayloadBytes == 0)
+	}
+	if wrong {
+		return ledger.Entry{}, fmt.Errorf("%w: the row of sequence %d is damaged", queue.ErrConflict, e.StoreSeq)
+	}
+	return e, nil
+}
+
+// checksum covers all of an entry.
+func checksum(e ledger.Entry) int64 {
+	b := make([]byte, 0, 128+len(e.MessageID)+len(e.Reason))
+	accepted, since := uint64(0), uint64(0)
+	if e.Accepted {
+		accepted = 1
+	}
+	if !e.Since.IsZero() {
+		since = uint64(e.Since.UnixNano()) ^ (1 << 63)
+	}
+	for _, n := range []uint64{
+		uint64(e.StoreSeq), uint64(e.Status), accepted, uint64(e.Attempts), uint64(e.Uncounted), uint64(e.PayloadBytes),
+		uint64(e.StoredAt.UnixNano()), since, uint64(len(e.MessageID)),
+	} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	b = append(append(append(b, e.Digest[:]...), e.MessageID...), e.Reason...)
+	return int64(crc32.Checksum(b, castagnoli))
+}
+
+func fromNanos(n int64) time.Time { return time.Unix(0, n).UTC() }
+
+// sinceOf is nil while there is nothing to date.
+func sinceOf(e ledger.Entry) *int64 {
+	if e.Since.IsZero() {
+		return nil
+	}
+	n := e.Since.UnixNano()
+	return &n
+}
+
+// body is a job as its two columns hold it.
+type body struct{ headers, payload []byte }
+
+// bodyOf copies a job. Headers are pairs of texts, each with its length in front, sorted.
+func bodyOf(job protocol.Job) body {
+	var b []byte
+	for _, key := range slices.Sorted(maps.Keys(job.Headers)) {
+		b = appendText(appendText(b, key), job.Headers[key])
+	}
+	return body{headers: append([]byte{}, b...), payload: slices.Clone(job.Payload)}
+}
+
+func (b body) checksum(ref queue.JobRef) int64 {
+	head := binary.BigEndian.AppendUint64(nil, uint64(ref.StoreSeq))
+	head = append(appendText(head, ref.MessageID), b.headers...)
+	head = binary.BigEndian.AppendUint64(head, uint64(len(b.headers)))
+	return int64(crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, b.payload))
+}
+
+// scanJob reads sequence, id, headers, payload and checksum.
+func scanJob(row pgx.CollectableRow) (jobRow, error) {
+	var (
+		seq, sum int64
+		id       []byte
+		b        body
+	)
+	if err := row.Scan(&seq, &id, &b.headers, &b.payload, &sum); err != nil {
+		return jobRow{}, err
+	}
+	j := jobRow{seq: seq, job: protocol.Job{MessageID: string(id), Payload: b.payload}}
+	headers, err := b.decodeHeaders()
+	if err != nil || len(b.payload) == 0 || sum != b.checksum(queue.JobRef{MessageID: j.job.MessageID, StoreSeq: seq}) {
+		return jobRow{}, fmt.Errorf("%w: the job of sequence %d is damaged", queue.ErrConflict, seq)
+	}
+	j.job.Headers = headers
+	return j, nil
+}
+
+type jobRow struct {
+	seq int64
+	job protocol.Job
+}
+
+func (b body) decodeHeaders() (map[string]string, error) {
+	if len(b.headers) == 0 {
+		return nil, nil
+	}
+	headers := map[string]string{}
+	for rest := b.headers; len(rest) > 0; {
+		var key, value string
+		var ok, fine bool
+		key, rest, ok = cutText(rest)
+		value, rest, fine = cutText(rest)
+		if !ok || !fine {
+			return nil, errors.New("malformed headers")
+		}
+		headers[key] = value
+	}
+	return headers, nil
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func cutText(b []byte) (text string, rest []byte, ok bool) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size) {
+		return "", nil, false
+	}
+	return string(b[size : size+int(n)]), b[size+int(n):], true
+}

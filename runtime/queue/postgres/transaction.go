@@ -1,0 +1,246 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
+)
+
+// mark is what the last Load of this process left in the flow's row.
+type mark struct {
+	epoch  queue.Epoch
+	writer string
+}
+
+// flowRow is the row that every transaction locks.
+type flowRow struct {
+	epoch        queue.Epoch
+	cursor       int64
+	stored, dead int64
+	audited      int64
+	writer       string
+	secret       []byte
+}
+
+// transaction is one visit to the database with the flow's row locked.
+type transaction struct {
+	q    *Queue
+	conn *pgxpool.Conn
+	flow flowRow
+	view *view
+
+	workers   []protocol.Incarnation // nil if they stay
+	lines     []queue.AuditLine
+	forget    *forgetting
+	forgotten int
+	changed   bool
+}
+
+// forgetting asks for the removal of tombstones whose window started at or before a moment.
+type forgetting struct {
+	until int64
+	limit int
+}
+
+// transact runs a group: one round trip to lock and read, one to write and commit. The first result holds an error for each
+// operation; the second voids them all.
+func (q *Queue) transact(ctx context.Context, group []*operation) ([]error, error) {
+	errs := make([]error, len(group))
+	conn, err := q.pool.Acquire(ctx)
+	if err != nil {
+		return errs, fmt.Errorf("connecting: %w", err)
+	}
+	defer conn.Release() // a connection with an open transaction is closed by this, which ends the transaction
+	t := &transaction{q: q, conn: conn, view: newView()}
+	if err := t.begin(ctx, group); err != nil {
+		return errs, err
+	}
+	for i, op := range group {
+		if errs[i] = op.ctx.Err(); errs[i] != nil {
+			continue
+		}
+		if errs[i] = q.owns(op.epoch, t.flow); errs[i] == nil {
+			errs[i] = op.deed(t, q.clock())
+		}
+	}
+	if !t.changed {
+		_, err := conn.Exec(ctx, "ROLLBACK")
+		return errs, err
+	}
+	return errs, t.commit(ctx)
+}
+
+// owns checks an epoch. One that this process loaded itself must also carry its own mark: a database that came back from a
+// backup counts from an older number, and may have given ours to somebody else.
+func (q *Queue) owns(epoch queue.Epoch, flow flowRow) error {
+	q.mu.Lock()
+	own := q.mark
+	q.mu.Unlock()
+	if epoch == 0 || epoch != flow.epoch {
+		return fmt.Errorf("%w: epoch %d, the newest is %d", queue.ErrFenced, epoch, flow.epoch)
+	}
+	if epoch == own.epoch && own.writer != flow.writer {
+		return fmt.Errorf("%w: epoch %d was issued anew; the database was restored from a backup", queue.ErrFenced, epoch)
+	}
+	return nil
+}
+
+// begin opens the transaction, locks the flow's row and fetches what the group's operations name.
+func (t *transaction) begin(ctx context.Context, group []*operation) error {
+	var ids [][]byte
+	var seqs []int64
+	var refs []queue.JobRef
+	for _, op := range group {
+		for _, id := range op.ids {
+			if !t.view.asked[id] {
+				t.view.asked[id] = true
+				ids = append(ids, []byte(id))
+			}
+		}
+		for _, ref := range op.refs {
+			if !t.view.seqs[ref.StoreSeq] {
+				t.view.seqs[ref.StoreSeq] = true
+				seqs = append(seqs, ref.StoreSeq)
+			}
+		}
+		refs = append(refs, op.refs...)
+	}
+	b := &pgx.Batch{}
+	b.Queue(t.q.sql.begin)
+	t.lock(b)
+	if len(ids) > 0 {
+		t.fetch(b, t.q.sql.byID, ids)
+	}
+	if len(seqs) > 0 {
+		t.fetch(b, t.q.sql.bySeq, seqs)
+	}
+	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("reading: %w", err)
+	}
+	// A job that the group itself stores has no sequence yet that anybody could name, except in the same batch.
+	missing := t.view.missing(refs)
+	if len(missing) == 0 {
+		return nil
+	}
+	b = &pgx.Batch{}
+	t.fetch(b, t.q.sql.byID, bytesOf(missing))
+	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("reading: %w", err)
+	}
+	return nil
+}
+
+func bytesOf(texts []string) [][]byte {
+	b := make([][]byte, len(texts))
+	for i, s := range texts {
+		b[i] = []byte(s)
+	}
+	return b
+}
+
+// lock queues the statement that serialises all writers and loaders of a flow.
+func (t *transaction) lock(b *pgx.Batch) {
+	b.Queue(t.q.sql.lock, t.q.flow).Query(func(rows pgx.Rows) error {
+		flow, err := pgx.CollectExactlyOneRow(rows, scanFlow)
+		if err == pgx.ErrNoRows { //nolint:errorlint // pgx returns it bare
+			return fmt.Errorf("%w: the flow's row is gone", queue.ErrConflict)
+		}
+		t.flow = flow
+		return err
+	})
+}
+
+func scanFlow(row pgx.CollectableRow) (flowRow, error) {
+	var (
+		f       flowRow
+		epoch   int64
+		writer  []byte
+		version int
+	)
+	if err := row.Scan(&epoch, &f.cursor, &f.stored, &f.dead, &f.audited, &writer, &f.secret, &version); err != nil {
+		return flowRow{}, err
+	}
+	f.epoch, f.writer = queue.Epoch(epoch), string(writer)
+	if epoch < 0 || f.cursor < 0 || f.stored < 0 || f.dead < 0 || f.stored+f.dead > f.cursor || len(f.secret) != len(queue.Secret{}) {
+		return flowRow{}, fmt.Errorf("%w: the flow's row is damaged", queue.ErrConflict)
+	}
+	return f, checkFormat(version)
+}
+
+// fetch queues a statement that reads entries by a list of keys.
+func (t *transaction) fetch(b *pgx.Batch, sql string, keys any) {
+	b.Queue(sql, t.q.flow, keys).Query(func(rows pgx.Rows) error {
+		entries, err := pgx.CollectRows(rows, scanEntry)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.StoreSeq > t.flow.cursor {
+				return aboveCursor(e, t.flow.cursor)
+			}
+			t.view.read(e)
+		}
+		return nil
+	})
+}
+
+func aboveCursor(e ledger.Entry, cursor int64) error {
+	return fmt.Errorf("%w: sequence %d is above the cursor %d", queue.ErrConflict, e.StoreSeq, cursor)
+}
+
+// put lays a planned change over the view and counts it.
+func (t *transaction) put(change ledger.Change, b body) {
+	t.count(change.Before.Status, -1)
+	t.count(change.After.Status, +1)
+	t.view.put(change, b)
+	t.changed = true
+}
+
+func (t *transaction) count(status ledger.Status, by int64) {
+	switch status {
+	case ledger.Stored:
+		t.flow.stored += by
+	case ledger.DeadLettered:
+		t.flow.dead += by
+	default: // tombstones are not counted
+	}
+}
+
+// note adds an audit line.
+func (t *transaction) note(line queue.AuditLine) {
+	t.flow.audited++
+	line.Number = uint64(t.flow.audited)
+	t.lines = append(t.lines, line)
+	t.changed = true
+}
+
+// commit writes all that changed and commits, in one round trip.
+func (t *transaction) commit(ctx context.Context) error {
+	b := &pgx.Batch{}
+	w := writer{b: b, sql: &t.q.sql, flow: t.q.flow}
+	w.entries(t.view.order)
+	w.workers(t.workers)
+	w.audit(t.lines, t.flow.audited)
+	if t.forget != nil {
+		b.Queue(t.q.sql.deleteSettled, t.q.flow, t.forget.until, t.forget.limit).Exec(func(tag pgconn.CommandTag) error {
+			t.forgotten = int(tag.RowsAffected())
+			return nil
+		})
+	}
+	w.expect(1, t.q.sql.finish, t.q.flow, t.flow.cursor, t.flow.stored, t.flow.dead, t.flow.audited)
+	w.commit()
+	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+func stamp(now time.Time) time.Time { return now.UTC().Round(0) }

@@ -1,0 +1,159 @@
+package postgres
+
+import (
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
+)
+
+// writer queues the statements of a transaction: one for each kind of change, whatever their number.
+type writer struct {
+	b    *pgx.Batch
+	sql  *statements
+	flow int32
+}
+
+// expect queues a statement that must touch a number of rows. All of them were read under the lock, so another number means that
+// somebody changes rows without it.
+func (w *writer) expect(rows int, sql string, args ...any) {
+	w.b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() != int64(rows) {
+			return fmt.Errorf("%w: %d rows changed instead of %d; somebody changes them without the flow's lock", queue.ErrConflict, tag.RowsAffected(), rows)
+		}
+		return nil
+	})
+}
+
+// commit queues the end of the transaction.
+func (w *writer) commit() {
+	w.b.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
+		if tag.String() != "COMMIT" {
+			return fmt.Errorf("committing: the server answered %s", tag)
+		}
+		return nil
+	})
+}
+
+// entries sorts the changed entries by what has to be done with them. Deletions come before insertions of the same job.
+func (w *writer) entries(order []*held) {
+	var fresh, altered, gone, tombs, aged []*held
+	for _, h := range order {
+		switch isNew, was, is := h.before.StoreSeq == 0, h.before.Settled(), h.after.Settled(); {
+		case !h.dirty:
+		case is && was:
+			aged = append(aged, h)
+		case is:
+			tombs = append(tombs, h)
+			if !isNew {
+				gone = append(gone, h)
+			}
+		case isNew:
+			fresh = append(fresh, h)
+		default:
+			altered = append(altered, h)
+		}
+	}
+	w.insertJobs(fresh)
+	w.updateJobs(altered)
+	w.deleteJobs(gone)
+	w.insertSettled(tombs)
+	w.updateSettled(aged)
+}
+
+// column collects one value of each entry.
+func column[T any](entries []*held, value func(e ledger.Entry) T) []T {
+	values := make([]T, len(entries))
+	for i, h := range entries {
+		values[i] = value(h.after)
+	}
+	return values
+}
+
+func seqOf(e ledger.Entry) int64       { return e.StoreSeq }
+func statusOf(e ledger.Entry) int16    { return int16(e.Status) }
+func acceptedOf(e ledger.Entry) bool   { return e.Accepted }
+func attemptsOf(e ledger.Entry) int64  { return int64(e.Attempts) }
+func uncountedOf(e ledger.Entry) int64 { return int64(e.Uncounted) }
+func sizeOf(e ledger.Entry) int32      { return int32(e.PayloadBytes) }
+func storedAtOf(e ledger.Entry) int64  { return e.StoredAt.UnixNano() }
+func idOf(e ledger.Entry) []byte       { return []byte(e.MessageID) }
+func digestOf(e ledger.Entry) []byte   { return e.Digest[:] }
+func reasonOf(e ledger.Entry) []byte   { return []byte(e.Reason) }
+
+func (w *writer) insertJobs(entries []*held) {
+	if len(entries) == 0 {
+		return
+	}
+	headers, payloads, sums := make([][]byte, len(entries)), make([][]byte, len(entries)), make([]int64, len(entries))
+	for i, h := range entries {
+		headers[i], payloads[i], sums[i] = h.body.headers, h.body.payload, h.body.checksum(h.after.JobRef)
+	}
+	w.expect(len(entries), w.sql.insertJobs, w.flow, column(entries, seqOf), column(entries, statusOf), column(entries, acceptedOf),
+		column(entries, attemptsOf), column(entries, uncountedOf), column(entries, sizeOf), column(entries, storedAtOf),
+		column(entries, sinceOf), column(entries, checksum), column(entries, idOf), column(entries, digestOf),
+		column(entries, reasonOf), headers, payloads, sums)
+}
+
+func (w *writer) updateJobs(entries []*held) {
+	if len(entries) == 0 {
+		return
+	}
+	w.expect(len(entries), w.sql.updateJobs, w.flow, column(entries, seqOf), column(entries, statusOf), column(entries, acceptedOf),
+		column(entries, attemptsOf), column(entries, uncountedOf), column(entries, sinceOf), column(entries, checksum), column(entries, reasonOf))
+}
+
+func (w *writer) deleteJobs(entries []*held) {
+	if len(entries) > 0 {
+		w.expect(len(entries), w.sql.deleteJobs, w.flow, column(entries, seqOf))
+	}
+}
+
+func (w *writer) insertSettled(entries []*held) {
+	if len(entries) == 0 {
+		return
+	}
+	w.expect(len(entries), w.sql.insertSettled, w.flow, column(entries, seqOf), column(entries, statusOf), column(entries, acceptedOf),
+		column(entries, attemptsOf), column(entries, uncountedOf), column(entries, storedAtOf), column(entries, sinceOf),
+		column(entries, checksum), column(entries, idOf), column(entries, digestOf))
+}
+
+func (w *writer) updateSettled(entries []*held) {
+	if len(entries) > 0 {
+		w.expect(len(entries), w.sql.updateSettled, w.flow, column(entries, seqOf), column(entries, acceptedOf),
+			column(entries, sinceOf), column(entries, checksum))
+	}
+}
+
+// workers replaces the recorded incarnations and touches only those that differ.
+func (w *writer) workers(workers []protocol.Incarnation) {
+	if workers == nil {
+		return
+	}
+	pods, boots := make([][]byte, len(workers)), make([][]byte, len(workers))
+	for i, worker := range workers {
+		pods[i], boots[i] = []byte(worker.PodUID), []byte(worker.BootNonce)
+	}
+	w.b.Queue(w.sql.keepWorkers, w.flow, pods, boots)
+	w.b.Queue(w.sql.addWorkers, w.flow, pods, boots)
+}
+
+// audit adds lines and drops the oldest beyond the bound.
+func (w *writer) audit(lines []queue.AuditLine, last int64) {
+	if len(lines) == 0 {
+		return
+	}
+	n := len(lines)
+	numbers, times, actions := make([]int64, n), make([]int64, n), make([]string, n)
+	seqs, ids, texts := make([]int64, n), make([][]byte, n), make([][]byte, n)
+	for i, line := range lines {
+		numbers[i], times[i], actions[i] = int64(line.Number), line.At.UnixNano(), line.Action
+		seqs[i], ids[i], texts[i] = line.StoreSeq, []byte(line.MessageID), []byte(line.Text)
+	}
+	w.expect(n, w.sql.addAudit, w.flow, numbers, times, actions, seqs, ids, texts)
+	w.b.Queue(w.sql.trimAudit, w.flow, last-queue.MaxAuditLines)
+}
