@@ -31,19 +31,75 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// places makes a place for each test: new flows in one database.
+// places makes a place for each test: new flows in one database, reached through a proxy that can hang.
 func places(t *testing.T, open func(options postgres.Options) (queue.WorkQueue, error)) func(testing.TB, queuetest.Options) queuetest.Place {
 	server := postgrestest.Shared(t)
-	url := server.URL(server.Database(t))
+	database := server.Database(t)
+	proxy := postgrestest.NewProxy(t, server.Address())
 	var count atomic.Int64
 	return func(t testing.TB, options queuetest.Options) queuetest.Place {
 		place := fmt.Sprintf("%d/", count.Add(1))
-		return queuetest.Place{Open: func(flow string) (queue.WorkQueue, error) {
-			return open(postgres.Options{
-				ConnString: url, FlowUID: place + flow, DeduplicationWindow: options.DeduplicationWindow, Clock: options.Clock,
-			})
-		}}
+		optionsOf := func(flow string) postgres.Options {
+			return postgres.Options{
+				ConnString: postgrestest.URLAt(proxy.Address(), database), FlowUID: place + flow,
+				DeduplicationWindow: options.DeduplicationWindow, Clock: options.Clock,
+			}
+		}
+		return queuetest.Place{
+			Open: func(flow string) (queue.WorkQueue, error) { return open(optionsOf(flow)) },
+			Damage: func(flow string, damage queuetest.Damage) bool {
+				q := opened(t, optionsOf(flow))
+				defer q.Close()
+				return spoil(t, q, damage)
+			},
+			Hang: func(queue.WorkQueue) func() {
+				proxy.Stall()
+				return proxy.Resume
+			},
+		}
 	}
+}
+
+func opened(t testing.TB, options postgres.Options) *postgres.Queue {
+	t.Helper()
+	q, err := postgres.New(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = q.Close() })
+	return q
+}
+
+// spoil damages the second of three rows.
+func spoil(t testing.TB, q *postgres.Queue, damage queuetest.Damage) bool {
+	t.Helper()
+	edit := func(assignment string) bool {
+		if err := postgres.Edit(t.Context(), q, 2, assignment); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	}
+	raw := func(sql string) bool {
+		if err := postgres.Exec(t.Context(), q, sql, postgres.Key(q)); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	}
+	switch damage {
+	case queuetest.DuplicateID:
+		return false // a unique index
+	case queuetest.SequenceZero:
+		return edit("seq = 0")
+	case queuetest.SequenceAboveCursor:
+		return edit("seq = 4")
+	case queuetest.EmptyPayload:
+		return edit("payload_bytes = 0")
+	case queuetest.FlippedBit:
+		return raw(`UPDATE workpulling.jobs SET digest = set_bit(digest, 77, 1 - get_bit(digest, 77)) WHERE flow = $1 AND seq = 2`)
+	case queuetest.MissingRow:
+		return raw(`DELETE FROM workpulling.jobs WHERE flow = $1 AND seq = 2`)
+	}
+	return false
 }
 
 // The whole contract (B-040…B-060).

@@ -20,30 +20,34 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // scanEntry reads the columns of entryOfJob and checks all that one row can tell by itself.
 func scanEntry(row pgx.CollectableRow) (ledger.Entry, error) {
+	e, sum, err := readEntry(row)
+	if err == nil && (sum != checksum(e) || e.StoreSeq < 1 || e.MessageID == "" || e.Settled() != (e.PayloadBytes == 0)) {
+		err = fmt.Errorf("%w: the row of sequence %d is damaged", queue.ErrConflict, e.StoreSeq)
+	}
+	return e, err
+}
+
+// readEntry reads an entry and its checksum, right or wrong.
+func readEntry(row pgx.CollectableRow) (e ledger.Entry, sum int64, err error) {
 	var (
-		e                            ledger.Entry
-		status                       int16
-		attempts, uncounted, sum, at int64
-		since                        *int64
-		id, digest, reason           []byte
+		status                  int16
+		attempts, uncounted, at int64
+		since                   *int64
+		id, digest, reason      []byte
 	)
 	if err := row.Scan(&e.StoreSeq, &status, &e.Accepted, &attempts, &uncounted, &e.PayloadBytes, &at, &since, &sum, &id, &digest, &reason); err != nil {
-		return ledger.Entry{}, err
+		return ledger.Entry{}, 0, err
 	}
+	if len(digest) != len(e.Digest) || status < int16(ledger.Stored) || status > int16(ledger.Dropped) {
+		return ledger.Entry{}, 0, fmt.Errorf("%w: the row of sequence %d is damaged", queue.ErrConflict, e.StoreSeq)
+	}
+	e.Status, e.Digest = ledger.Status(status), queue.Digest(digest)
 	e.MessageID, e.Reason, e.StoredAt = string(id), string(reason), fromNanos(at)
 	e.Attempts, e.Uncounted = int(attempts), int(uncounted)
 	if since != nil {
 		e.Since = fromNanos(*since)
 	}
-	wrong := len(digest) != len(e.Digest) || status < int16(ledger.Stored) || status > int16(ledger.Dropped)
-	if !wrong {
-		e.Status, e.Digest = ledger.Status(status), queue.Digest(digest)
-		wrong = sum != checksum(e) || e.StoreSeq < 1 || e.MessageID == "" || e.Settled() != (e.PayloadBytes == 0)
-	}
-	if wrong {
-		return ledger.Entry{}, fmt.Errorf("%w: the row of sequence %d is damaged", queue.ErrConflict, e.StoreSeq)
-	}
-	return e, nil
+	return e, sum, nil
 }
 
 // checksum covers all of an entry.

@@ -16,8 +16,9 @@ type Proxy struct {
 	mu      sync.Mutex
 	conns   map[net.Conn]bool
 	resume  chan struct{} // closed while traffic flows
-	budget  int           // requests until the cut; below 0 there is none
+	cutAt   int           // requests until the cut; 0 means that there is none
 	forward bool          // whether the request at the cut reaches the server
+	stallAt int           // requests until the stall; 0 means that there is none
 }
 
 // NewProxy listens on a loopback port until t ends.
@@ -27,7 +28,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{target: target, listener: listener, conns: map[net.Conn]bool{}, resume: make(chan struct{}), budget: -1}
+	p := &Proxy{target: target, listener: listener, conns: map[net.Conn]bool{}, resume: make(chan struct{})}
 	close(p.resume)
 	p.wg.Go(p.accept)
 	t.Cleanup(func() {
@@ -46,10 +47,33 @@ func (p *Proxy) Address() string { return p.listener.Addr().String() }
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.stall()
+}
+
+// StallAt stalls when the nth request from now (1 is the next) arrives; the server never hears of it before Resume.
+func (p *Proxy) StallAt(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stallAt = n
+}
+
+func (p *Proxy) stall() {
 	select {
 	case <-p.resume:
 		p.resume = make(chan struct{})
 	default: // stalled already
+	}
+}
+
+// Stalled tells whether a stall is on.
+func (p *Proxy) Stalled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.resume:
+		return false
+	default:
+		return true
 	}
 }
 
@@ -78,15 +102,15 @@ func (p *Proxy) CutAll() {
 func (p *Proxy) CutAt(n int, forward bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.budget, p.forward = n, forward
+	p.cutAt, p.forward = n, forward
 }
 
 // Pending tells whether the cut of CutAt has not happened, and cancels it.
 func (p *Proxy) Pending() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pending := p.budget > 0
-	p.budget = -1
+	pending := p.cutAt > 0
+	p.cutAt = 0
 	return pending
 }
 
@@ -125,13 +149,10 @@ func (l *link) requests() {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := l.client.Read(buffer)
-		if err != nil {
+		if err != nil || !l.ask() {
 			return
 		}
 		l.proxy.wait()
-		if !l.ask() {
-			return
-		}
 		if _, err := l.server.Write(buffer[:n]); err != nil {
 			return
 		}
@@ -185,9 +206,15 @@ func (l *link) close() {
 func (p *Proxy) count() (cut, forward bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.budget > 0 {
-		p.budget--
-		cut = p.budget == 0
+	if p.cutAt > 0 {
+		p.cutAt--
+		cut = p.cutAt == 0
+	}
+	if p.stallAt > 0 {
+		p.stallAt--
+		if p.stallAt == 0 {
+			p.stall()
+		}
 	}
 	return cut, p.forward
 }

@@ -1,0 +1,336 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/postgres"
+	"github.com/workpulling/workpulling/runtime/queue/postgres/postgrestest"
+)
+
+func optionsAt(address, database string) postgres.Options {
+	return postgres.Options{ConnString: postgrestest.URLAt(address, database), FlowUID: "flow", DeduplicationWindow: time.Hour}
+}
+
+func load(t testing.TB, q queue.WorkQueue) (rows []queue.Row, state queue.State, epoch queue.Epoch) {
+	t.Helper()
+	state, epoch, err := q.Load(t.Context(), "owner", func(r queue.Row) error {
+		rows = append(rows, r)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows, state, epoch
+}
+
+func requests(ids ...string) (stores []queue.StoreRequest) {
+	for _, id := range ids {
+		stores = append(stores, queue.StoreRequest{Job: protocol.Job{
+			MessageID: id, Payload: []byte("payload of " + id), Headers: map[string]string{"ce-id": id},
+		}, Digest: queue.Digest{1}})
+	}
+	return stores
+}
+
+func store(t testing.TB, q queue.WorkQueue, epoch queue.Epoch, cursor int64, ids ...string) {
+	t.Helper()
+	if _, err := q.Apply(t.Context(), epoch, queue.Batch{Cursor: cursor, Stores: requests(ids...)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// retriable fails the test for an error that the contract calls terminal, or the caller's fault.
+func retriable(t testing.TB, what string, err error) {
+	t.Helper()
+	for _, terminal := range []error{queue.ErrConflict, queue.ErrFenced, queue.ErrNotFound, queue.ErrUnsupportedFormat, protocol.ErrInvalid} {
+		if err == nil || errors.Is(err, terminal) {
+			t.Errorf("%s: error %v, want a retriable one", what, err)
+		}
+	}
+}
+
+// A connection may break at any message, before the server hears of it or before the client hears the answer, that of COMMIT
+// included. The batch then happened or it did not, whole; repeating it gives the answers of the first time (B-022, G-126).
+func TestCutAtEveryMessage(t *testing.T) {
+	server := postgrestest.Shared(t)
+	proxy := postgrestest.NewProxy(t, server.Address())
+	q := opened(t, optionsAt(proxy.Address(), server.Database(t)))
+	_, _, epoch := load(t, q)
+	cursor, cuts, happened := int64(0), 0, 0
+	store(t, q, epoch, cursor, "first") // from here on the statements are prepared
+	cursor++
+	for _, forward := range []bool{false, true} {
+		for n := 1; n <= 8; n++ {
+			id := fmt.Sprintf("job-%d-%v", n, forward)
+			batch := queue.Batch{
+				Cursor: cursor, Stores: requests(id, id+"-gone"), Accepts: []queue.JobRef{{MessageID: id, StoreSeq: cursor + 1}},
+				Confirms: []queue.JobRef{{MessageID: id + "-gone", StoreSeq: cursor + 2}},
+			}
+			proxy.CutAt(n, forward)
+			_, err := q.Apply(t.Context(), epoch, batch)
+			if cut := !proxy.Pending(); !cut {
+				cursor += 2
+				continue // fewer messages than that
+			}
+			cuts++
+			retriable(t, fmt.Sprintf("cut at message %d, forwarded %v", n, forward), err)
+			before, found, err := q.Lookup(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, gone, err := q.Lookup(t.Context(), id+"-gone")
+			if err != nil || found != gone {
+				t.Errorf("cut at message %d, forwarded %v: half of the batch is there, error %v", n, forward, err)
+			}
+			if found {
+				happened++
+			}
+			result, err := q.Apply(t.Context(), epoch, batch)
+			if err != nil || result.Stores[0].StoreSeq != cursor+1 || result.Stores[1].StoreSeq != cursor+2 || result.Cursor != cursor+2 {
+				t.Fatalf("repeating what was cut at message %d, forwarded %v: %+v, error %v", n, forward, result, err)
+			}
+			if after, _, err := q.Lookup(t.Context(), id); err != nil || found && after != before {
+				t.Errorf("the repeat changed %+v to %+v, error %v", before, after, err)
+			}
+			cursor += 2
+		}
+	}
+	t.Logf("%d cuts, of which %d had happened", cuts, happened)
+	if cuts < 4 || happened == 0 {
+		t.Error("the cuts missed the transaction: this test tests nothing")
+	}
+}
+
+// The same for Load: ownership changed or it did not, and the next load finds out (B-042).
+func TestLoadCutAtEveryMessage(t *testing.T) {
+	server := postgrestest.Shared(t)
+	proxy := postgrestest.NewProxy(t, server.Address())
+	database := server.Database(t)
+	writer := opened(t, optionsAt(server.Address(), database))
+	q := opened(t, optionsAt(proxy.Address(), database))
+	cursor := int64(0)
+	for _, forward := range []bool{false, true} {
+		for n := 1; n <= 5; n++ {
+			_, _, epoch := load(t, writer)
+			proxy.CutAt(n, forward)
+			_, _, err := q.Load(t.Context(), "cut", func(queue.Row) error { return nil })
+			if !proxy.Pending() {
+				retriable(t, "load", err)
+			}
+			owner, failure := writer.Owner(t.Context())
+			if failure != nil {
+				t.Fatal(failure)
+			}
+			_, write := writer.Apply(t.Context(), epoch, queue.Batch{Cursor: cursor, Stores: requests(fmt.Sprintf("%d-%v", n, forward))})
+			switch taken := owner.Epoch > epoch; {
+			case taken && !errors.Is(write, queue.ErrFenced), !taken && write != nil, !taken && err == nil:
+				t.Errorf("message %d, forwarded %v: owner %+v, load error %v, the writer before gets %v", n, forward, owner, err, write)
+			case !taken:
+				cursor++
+			}
+		}
+	}
+}
+
+// A server that stops answering holds nobody beyond his deadline, and all goes on when it answers again (B-057, G-X08).
+func TestHangingServer(t *testing.T) {
+	server := postgrestest.Start(t)
+	q := opened(t, optionsAt(server.Address(), server.Database(t)))
+	_, _, epoch := load(t, q)
+	store(t, q, epoch, 0, "a", "b")
+	if _, err := q.Apply(t.Context(), epoch, queue.Batch{DeadLetters: []queue.DeadLetterRequest{{JobRef: queue.JobRef{MessageID: "b", StoreSeq: 2}}}}); err != nil {
+		t.Fatal(err)
+	}
+	ref := queue.JobRef{MessageID: "b", StoreSeq: 2}
+	server.Pause(t)
+	for name, call := range map[string]func(context.Context) error{
+		"apply": func(ctx context.Context) error {
+			_, err := q.Apply(ctx, epoch, queue.Batch{Cursor: 2, Stores: requests("c")})
+			return err
+		},
+		"load": func(ctx context.Context) error {
+			_, _, err := q.Load(ctx, "other", func(queue.Row) error { return nil })
+			return err
+		},
+		"read jobs":    func(ctx context.Context) error { _, err := q.ReadJobs(ctx, []int64{1}); return err },
+		"lookup":       func(ctx context.Context) error { _, _, err := q.Lookup(ctx, "a"); return err },
+		"dead letters": func(ctx context.Context) error { _, err := q.ListDeadLetters(ctx, 0, 10); return err },
+		"redrive":      func(ctx context.Context) error { _, err := q.Redrive(ctx, epoch, ref, "test"); return err },
+		"drop":         func(ctx context.Context) error { return q.Drop(ctx, epoch, ref, "test") },
+		"compact":      func(ctx context.Context) error { _, err := q.Compact(ctx, epoch, 10); return err },
+		"owner":        func(ctx context.Context) error { _, err := q.Owner(ctx); return err },
+		"orphans":      func(ctx context.Context) error { _, err := q.ListOrphans(ctx, time.Now(), 0, 10); return err },
+		"audit":        func(ctx context.Context) error { _, err := q.ListAudit(ctx, 0, 10); return err },
+		"new": func(ctx context.Context) error {
+			_, err := postgres.New(ctx, optionsAt(server.Address(), "test1"))
+			return err
+		},
+		"remove": func(ctx context.Context) error { return postgres.Remove(ctx, optionsAt(server.Address(), "test1")) },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		started := time.Now()
+		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: error %v, want that of the context", name, err)
+		}
+		if took := time.Since(started); took > 5*time.Second { // the deadline, and a busy machine
+			t.Errorf("%s took %v", name, took)
+		}
+		cancel()
+	}
+	server.Resume(t)
+	// What was asked for may have happened; repeating it says so.
+	var result queue.Result
+	eventually(t, func() (err error) {
+		result, err = q.Apply(t.Context(), epoch, queue.Batch{Cursor: 2, Stores: requests("c")})
+		if errors.Is(err, queue.ErrFenced) { // the load happened
+			_, _, epoch = load(t, q)
+		}
+		return err
+	})
+	if result.Stores[0].StoreSeq != 3 {
+		t.Errorf("after the hang: %+v", result)
+	}
+}
+
+func eventually(t testing.TB, try func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if err = try(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("after a minute still: %v", err)
+}
+
+// A writer that vanishes in the middle of a transaction, without closing its connection, holds up its successor for a bounded time.
+func TestVanishedWriterLosesItsLock(t *testing.T) {
+	server := postgrestest.Shared(t)
+	proxy := postgrestest.NewProxy(t, server.Address())
+	database := server.Database(t)
+	vanished, successor := opened(t, optionsAt(proxy.Address(), database)), opened(t, optionsAt(server.Address(), database))
+	_, _, epoch := load(t, vanished)
+	store(t, vanished, epoch, 0, "a")
+	proxy.StallAt(2) // the transaction has locked and read, and never hears of its writes
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	failed := make(chan error)
+	go func() {
+		_, err := vanished.Apply(ctx, epoch, queue.Batch{Cursor: 1, Stores: requests("b")})
+		failed <- err
+	}()
+	eventually(t, func() error {
+		if !proxy.Stalled() {
+			return errors.New("the transaction has not come that far")
+		}
+		return nil
+	})
+	started := time.Now()
+	rows, state, _ := load(t, successor)
+	t.Logf("taken over after %v", time.Since(started))
+	if len(rows) != 1 || state.Cursor != 1 || time.Since(started) > 30*time.Second {
+		t.Errorf("rows %v, cursor %d after %v", rows, state.Cursor, time.Since(started))
+	}
+	cancel()
+	retriable(t, "the vanished writer", <-failed)
+	proxy.Resume()
+	eventually(t, func() error {
+		_, err := vanished.Apply(t.Context(), epoch, queue.Batch{Cursor: 1, Stores: requests("b")})
+		if errors.Is(err, queue.ErrFenced) {
+			return nil
+		}
+		return fmt.Errorf("not fenced but %w", err)
+	})
+}
+
+// A server that crashes loses nothing that it acknowledged, and a queue goes on with it when it is back.
+func TestServerCrash(t *testing.T) {
+	server := postgrestest.Start(t)
+	q := opened(t, optionsAt(server.Address(), server.Database(t)))
+	_, _, epoch := load(t, q)
+	cursor := int64(0)
+	for round := range 3 {
+		end := make(chan struct{})
+		go func() {
+			defer close(end)
+			time.Sleep(time.Duration(50+50*round) * time.Millisecond)
+			server.Kill(t)
+		}()
+		for {
+			result, err := q.Apply(t.Context(), epoch, queue.Batch{Cursor: cursor, Stores: requests(fmt.Sprintf("job-%d", cursor+1))})
+			if err != nil {
+				retriable(t, "a store beside a crash", err)
+				break
+			}
+			cursor = result.Cursor
+		}
+		<-end
+		_, err := q.Apply(t.Context(), epoch, queue.Batch{})
+		retriable(t, "without a server", err)
+		server.Restart(t)
+		// The last store may have happened; repeating it gives its sequence.
+		eventually(t, func() error {
+			result, err := q.Apply(t.Context(), epoch, queue.Batch{Cursor: cursor, Stores: requests(fmt.Sprintf("job-%d", cursor+1))})
+			if err == nil {
+				cursor = result.Cursor
+			}
+			return err
+		})
+	}
+	rows, state, _ := load(t, q)
+	t.Logf("%d jobs over 3 crashes", cursor)
+	if int64(len(rows)) != cursor || state.Cursor != cursor {
+		t.Errorf("%d rows, cursor %d, acknowledged %d", len(rows), state.Cursor, cursor)
+	}
+}
+
+// No error shows the password, and none the connection string.
+func TestPasswordIsNeverShown(t *testing.T) {
+	server := postgrestest.Shared(t)
+	database := server.Database(t)
+	const secret = "s3cret-of-somebody"
+	for name, dsn := range map[string]string{
+		"a wrong password":      strings.ReplaceAll(server.URL(database), postgrestest.Password, secret),
+		"another database":      server.URL("nowhere"),
+		"nobody listens":        postgrestest.URLAt("127.0.0.1:1", database),
+		"an unknown host":       "postgres://u:" + secret + "@host.invalid/db?connect_timeout=1",
+		"a malformed URL":       "postgres://u:" + secret + "@h:port/db",
+		"a URL with a space":    "postgres://u:" + secret + " x@h/db",
+		"a malformed list":      "host=h password=" + secret + " port=x",
+		"a list that never was": secret,
+		"an unknown setting":    server.URL(database) + "&no_such_setting=1",
+		"an unknown file":       "host=h password=" + secret + " sslmode=verify-full sslrootcert=/nowhere",
+		"no string":             "",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		_, err := postgres.New(ctx, postgres.Options{ConnString: dsn, FlowUID: "flow"})
+		cancel()
+		switch {
+		case err == nil:
+			t.Errorf("%s: no error", name)
+		case strings.Contains(err.Error(), secret), strings.Contains(err.Error(), postgrestest.Password), dsn != "" && strings.Contains(err.Error(), dsn):
+			t.Errorf("%s: the error shows it: %v", name, err)
+		}
+		t.Logf("%s: %v", name, err)
+	}
+}
+
+// Codes of the server that say that the data contradict what they must be end the incarnation; all others are worth another try.
+func TestServerErrors(t *testing.T) {
+	for code, conflict := range map[string]bool{
+		"40001": false, "40P01": false, "53100": false, "53300": false, "55P03": false, "57P01": false, "57P03": false, "57014": false,
+		"25006": false, "25P03": false, "08006": false, "58030": false, "42501": false, "28P01": false, "42P05": false, "0A000": false,
+		"23505": true, "22021": true, "42P01": true, "42703": true, "3F000": true, "XX001": true, "XX002": true,
+	} {
+		if postgres.Contradicts(code) != conflict {
+			t.Errorf("code %s: conflict %v, want %v", code, !conflict, conflict)
+		}
+	}
+}
