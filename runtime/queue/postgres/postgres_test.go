@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// Each step of the random model is some round trips to a server, so there are fewer walks than in memory.
-	if err := flag.Set("rapid.checks", "15"); err != nil {
+	if err := flag.Set("rapid.checks", "8"); err != nil {
 		panic(err)
 	}
 	code := postgrestest.Main(m)

@@ -2,12 +2,10 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/workpulling/workpulling/runtime/queue"
@@ -152,11 +150,9 @@ type querier interface {
 func formatOf(ctx context.Context, db querier, schema string) (version int, err error) {
 	table := pgx.Identifier{schema, "format"}.Sanitize()
 	var there bool
-	if err := db.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, table).Scan(&there); err != nil || !there {
-		var refused *pgconn.PgError
-		if errors.As(err, &refused) && refused.Code == "3F000" {
-			return 0, nil
-		}
+	// to_regclass would answer from a cache that does not know yet what a migration has made that we waited for.
+	if err := db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE n.nspname = $1 AND c.relname = 'format')`, schema).Scan(&there); err != nil || !there {
 		return 0, err
 	}
 	if err := db.QueryRow(ctx, "SELECT version FROM "+table).Scan(&version); err != nil {
