@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -128,6 +129,12 @@ type history struct {
 // A process that is killed at any moment loses nothing that it acknowledged, and leaves nothing half done (B-022…B-026).
 func TestKill(t *testing.T) {
 	rounds, dir := 12, t.TempDir()
+	if text := os.Getenv("WORKPULLING_KILLS"); text != "" {
+		var err error
+		if rounds, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("WORKPULLING_KILLS: %v", err)
+		}
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))

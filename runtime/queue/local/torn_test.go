@@ -16,7 +16,7 @@ import (
 // A page that the disk lost, tore or filled with something else leads to the right jobs or to a clear error: never to wrong or
 // missing ones, and never to the end of the process.
 func TestDamagedPages(t *testing.T) {
-	const pageBytes, jobs, rounds = 4096, 300, 60
+	const pageBytes, jobs, rounds = 4096, 300, 75
 	source := t.TempDir()
 	q := open(t, source)
 	_, _, epoch := load(t, q)
@@ -47,7 +47,7 @@ func TestDamagedPages(t *testing.T) {
 		spoiled := bytes.Clone(image)
 		at := 2 + random.IntN(pages-2)
 		page := spoiled[at*pageBytes : (at+1)*pageBytes]
-		switch round % 4 {
+		switch round % 5 {
 		case 0:
 			clear(page)
 		case 1:
@@ -56,6 +56,8 @@ func TestDamagedPages(t *testing.T) {
 			copy(page, image[random.IntN(pages)*pageBytes:][:pageBytes])
 		case 3:
 			page[random.IntN(pageBytes)] ^= 1 << random.IntN(8)
+		case 4:
+			spoiled = spoiled[:random.IntN(len(spoiled))]
 		}
 		if !opensRightOrNot(t, spoiled, want) {
 			refused++
