@@ -202,7 +202,7 @@ func TestHangingServer(t *testing.T) {
 func eventually(t testing.TB, try func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
 		if err = try(); err == nil {
 			return
 		}
@@ -260,7 +260,7 @@ func TestServerCrash(t *testing.T) {
 		end := make(chan struct{})
 		go func() {
 			defer close(end)
-			time.Sleep(time.Duration(50+50*round) * time.Millisecond)
+			<-time.After(time.Duration(50+50*round) * time.Millisecond)
 			server.Kill(t)
 		}()
 		for {

@@ -55,7 +55,7 @@ func TestLinearizableOverCrashes(t *testing.T) {
 		crash := sync.WaitGroup{}
 		ctx, cancel := context.WithCancel(t.Context())
 		crash.Go(func() {
-			time.Sleep(time.Duration(50+random.IntN(200)) * time.Millisecond)
+			<-time.After(time.Duration(50+random.IntN(200)) * time.Millisecond)
 			server.Kill(t)
 			cancel() // what is asked of a server that is not there is not worth a line
 		})

@@ -287,7 +287,7 @@ func TestCloseBesideCalls(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(20 * time.Millisecond)
+	<-time.After(20 * time.Millisecond)
 	if err := q.Close(); err != nil {
 		t.Error(err)
 	}

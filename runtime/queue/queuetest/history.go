@@ -155,7 +155,7 @@ func (c *clients) step(ctx context.Context, client int, random *rand.Rand, call 
 	}
 	answer := call.do(ctx, c.handles[number%len(c.handles)])
 	if answer.Unknown {
-		time.Sleep(10 * time.Millisecond) // whoever gets no answer waits a moment before he asks again
+		<-time.After(10 * time.Millisecond) // whoever gets no answer waits a moment before he asks again
 	}
 
 	c.mu.Lock()

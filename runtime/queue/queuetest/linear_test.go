@@ -83,7 +83,7 @@ func (f *faulty) Apply(ctx context.Context, epoch queue.Epoch, b queue.Batch) (q
 		if err != nil {
 			return queue.Result{}, err
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 		_, err = f.WorkQueue.Apply(ctx, epoch, b)
 		if err != nil {
 			return queue.Result{}, err
@@ -95,7 +95,7 @@ func (f *faulty) Apply(ctx context.Context, epoch queue.Epoch, b queue.Batch) (q
 		result, err := f.WorkQueue.Apply(ctx, epoch, b)
 		if err == nil {
 			go func() {
-				time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+				<-time.After(time.Duration(rand.IntN(2000)) * time.Microsecond)
 				_, _ = f.WorkQueue.Apply(context.Background(), epoch, now)
 			}()
 		}

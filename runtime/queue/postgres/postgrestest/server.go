@@ -152,7 +152,7 @@ func (s *Server) run() error {
 		if err == nil {
 			return nil
 		}
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 	}
 	_ = s.stop(syscall.SIGQUIT)
 	text, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
