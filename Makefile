@@ -107,7 +107,8 @@ sim: ## Run the simulator (SEEDS=n, or SEED=k to replay one)
 
 .PHONY: contract
 contract: ## Check docs/contract.md: every id is there, every test that is named exists, runs and passes
-	@$(PROGRESS) "the contract's tests" go run ./hack/contract
+	@hack/setup.sh go postgres
+	@WORKPULLING_REQUIRE_POSTGRES=1 $(PROGRESS) "the contract's tests" go run ./hack/contract
 
 .PHONY: sweep
 sweep: ## Run SEEDS more seeds of the simulator and record them in docs/results/seeds.md

@@ -13,6 +13,7 @@ import (
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/flowtest"
 	"github.com/workpulling/workpulling/runtime/queue/postgres"
 	"github.com/workpulling/workpulling/runtime/queue/postgres/postgrestest"
 	"github.com/workpulling/workpulling/runtime/queue/queuetest"
@@ -105,6 +106,13 @@ func spoil(t testing.TB, q *postgres.Queue, damage queuetest.Damage) bool {
 // The whole contract (B-040…B-060).
 func TestContract(t *testing.T) {
 	queuetest.Run(t, queuetest.Backend{New: places(t, func(o postgres.Options) (queue.WorkQueue, error) {
+		return postgres.New(t.Context(), o)
+	})})
+}
+
+// Whole flows over the database; who takes over has a handle of its own, as another process has (B.2, B.4, B.14).
+func TestFlow(t *testing.T) {
+	flowtest.Run(t, queuetest.Backend{New: places(t, func(o postgres.Options) (queue.WorkQueue, error) {
 		return postgres.New(t.Context(), o)
 	})})
 }
