@@ -77,6 +77,10 @@ type ConsumerConfig struct {
 	HandlerTimeout time.Duration
 	// ConfirmDelay is the longest that a settlement waits for company (5 ms; DESIGN 5.10).
 	ConfirmDelay time.Duration
+	// MaxProducers is how many producers are remembered (1,024; 0 = no limit), ProducerIdle for how long a silent one is (5 min; 0 = for
+	// ever), of all flows together.
+	MaxProducers int
+	ProducerIdle time.Duration
 }
 
 // DefaultConsumerConfig returns the defaults stated at the fields.
@@ -87,6 +91,8 @@ func DefaultConsumerConfig() ConsumerConfig {
 		ResendInterval: 2 * time.Second,
 		HandlerTimeout: 5 * time.Minute,
 		ConfirmDelay:   5 * time.Millisecond,
+		MaxProducers:   1024,
+		ProducerIdle:   5 * time.Minute,
 	}
 }
 
@@ -123,6 +129,7 @@ func (c ConsumerConfig) sane() ConsumerConfig {
 	orDefault(&c.ConfirmDelay, d.ConfirmDelay)
 	c.Window = min(c.Window, protocol.MaxFlowControlWindow)
 	c.HandlerTimeout = max(0, c.HandlerTimeout)
+	c.MaxProducers, c.ProducerIdle = max(0, c.MaxProducers), max(0, c.ProducerIdle)
 	return c
 }
 

@@ -28,6 +28,8 @@ type Consumer struct {
 	runs         int      // of them, those of this flow
 	detached     int      // of those, the ones that no delivery of the binding waits for
 	outbox       outbox
+	producer     *producer        // that the worker talks to, or talked to last
+	memoryLimit  int              // the largest window that was ever configured
 	lost         []protocol.Claim // of an earlier process of this pod
 
 	resendTimer  *timer
@@ -58,6 +60,7 @@ func newConsumer(g *ConsumerGroup, flow string, inc protocol.Incarnation, rnd Ra
 	c.registration.init(c)
 	c.sub.reset(1)
 	c.outbox.init(c)
+	c.producer, c.memoryLimit = &producer{consumer: c}, c.cfg.Window
 	c.resendPause = c.cfg.ResendInterval
 	c.resendTimer = newTimer(c.resendTick)
 	c.beatTimer = newTimer(c.beat)
@@ -174,5 +177,6 @@ func (c *Consumer) ours(now Now, bindingID string) bool {
 		return false
 	}
 	c.heard = now
+	c.group.dedup.touch(now, c.producer)
 	return true
 }

@@ -23,9 +23,11 @@ func (c *Consumer) claims() []protocol.Claim {
 			claims = appendClaim(claims, e.settlement.MessageID, e.held, protocol.ClaimConfirmed, e.settlement.Reason)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(c.outbox.confirmed)) {
-		j := c.outbox.confirmed[id]
-		claims = appendClaim(claims, id, j.held, protocol.ClaimConfirmed, j.reason)
+	for _, p := range c.group.dedup.of(c.flow) {
+		for _, id := range slices.Sorted(maps.Keys(p.confirmed.jobs)) {
+			j := p.confirmed.jobs[id]
+			claims = appendClaim(claims, id, j.held, protocol.ClaimConfirmed, j.reason)
+		}
 	}
 	claims = append(claims, c.lost...)
 	return claims[:min(len(claims), protocol.MaxClaims)]
@@ -83,7 +85,7 @@ func (c *Consumer) resume(now Now, e *entry) {
 	if r != nil && (r.consumer != c || r.identity.storeSeq != storeSeq) {
 		r = nil
 	}
-	done, ok := c.outbox.confirmed[id]
+	done, ok := c.producer.confirmed.jobs[id]
 	switch {
 	case r != nil && r.entry == nil && !r.abandoned:
 		c.detached--
@@ -91,7 +93,7 @@ func (c *Consumer) resume(now Now, e *entry) {
 	case r != nil && r.abandoned:
 		c.settle(now, e, protocol.Abandoned, "the handler ran past its timeout", 0)
 	case ok && done.identity.storeSeq == storeSeq:
-		delete(c.outbox.confirmed, id)
+		delete(c.producer.confirmed.jobs, id)
 		e.identity = done.identity
 		c.settle(now, e, protocol.Confirmed, done.reason, 0)
 	default:
@@ -104,8 +106,8 @@ func (c *Consumer) claimsEnded(m protocol.ClaimsEnded) {
 	ended := make(map[protocol.ClaimRef]bool, len(m.Ended))
 	for _, ref := range m.Ended {
 		ended[ref] = true
-		if j, ok := c.outbox.confirmed[ref.MessageID]; ok && j.identity.storeSeq == ref.StoreSeq {
-			delete(c.outbox.confirmed, ref.MessageID)
+		if j, ok := c.producer.confirmed.jobs[ref.MessageID]; ok && j.identity.storeSeq == ref.StoreSeq {
+			delete(c.producer.confirmed.jobs, ref.MessageID)
 		}
 	}
 	c.lost = slices.DeleteFunc(c.lost, func(claim protocol.Claim) bool { return ended[claim.Ref()] })

@@ -87,6 +87,7 @@ func (c *Consumer) registered(now Now, m protocol.RegistrationAck) {
 		c.sub.reset(m.NextSeq)
 		c.startedTold = 0
 	}
+	c.producer = c.group.enter(now, c, m.Queue)
 	r.ref = protocol.BindingRef{BindingID: m.BindingID, Secret: m.Secret}
 	r.session, r.window, r.heartbeat, r.deadline = m.Session, m.Window, m.Heartbeat, m.Deadline
 	r.refusal, r.pause = "", c.cfg.ResendInterval
@@ -103,6 +104,7 @@ func (c *Consumer) registered(now Now, m protocol.RegistrationAck) {
 	}
 	c.repeatSettlements(now, 0)
 	c.ask(now, true)
+	c.group.evict(now)
 }
 
 // turnAway leaves a controller that was replaced and does not know it, and dials again a little later.
@@ -158,7 +160,7 @@ func (c *Consumer) loseBinding() {
 			e.run.entry = nil
 			c.detached++
 		case e.state == settledEntry && e.settlement.Outcome == protocol.Confirmed:
-			c.outbox.remember(e.settlement.MessageID, rememberedJob{e.identity, e.held, e.settlement.Reason})
+			c.remember(c.producer, e.settlement.MessageID, rememberedJob{e.identity, e.held, e.settlement.Reason})
 		}
 	}
 	c.outbox.forget(c)

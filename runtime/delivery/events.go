@@ -218,6 +218,8 @@ type (
 		Conn    ConnID
 		Message protocol.ToWorker
 	}
+	// Malformed says that a frame of the open stream could not be decoded. It is counted and changes nothing.
+	Malformed struct{ Conn ConnID }
 	// HandlerDone ends the handler that StartHandler began, whenever that is, also long after it was abandoned.
 	HandlerDone struct {
 		Run        RunID
@@ -263,6 +265,7 @@ func (ConsumerPaused) consumerEvent()      {}
 func (ReconfigureConsumer) consumerEvent() {}
 func (HoldClaims) consumerEvent()          {}
 func (OrphansGone) consumerEvent()         {}
+func (Malformed) consumerEvent()           {}
 
 // RunID names one invocation of the handler, unique within the process.
 type RunID uint64
@@ -291,14 +294,20 @@ type (
 	CancelHandler struct{ Run RunID }
 	// OrphanEnded says that a handler of an earlier process holds no slot any more: it need not be remembered.
 	OrphanEnded struct{ MessageID string }
+	// ProducersEvicted warns that producers were forgotten for want of room, so many since the last warning; at most once a minute.
+	ProducersEvicted struct {
+		Evicted uint64
+		Tracked int
+	}
 	// Drained says that after a forced Cordon nothing runs and every settlement was taken over by its controller (or there is no
 	// binding left that could). Emitted once per drain.
 	Drained struct{}
 )
 
-func (ToController) consumerAction()  {}
-func (Reconnect) consumerAction()     {}
-func (StartHandler) consumerAction()  {}
-func (CancelHandler) consumerAction() {}
-func (OrphanEnded) consumerAction()   {}
-func (Drained) consumerAction()       {}
+func (ToController) consumerAction()     {}
+func (Reconnect) consumerAction()        {}
+func (StartHandler) consumerAction()     {}
+func (CancelHandler) consumerAction()    {}
+func (OrphanEnded) consumerAction()      {}
+func (ProducersEvicted) consumerAction() {}
+func (Drained) consumerAction()          {}

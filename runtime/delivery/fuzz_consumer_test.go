@@ -149,8 +149,10 @@ func (w *fuzzedConsumer) check() {
 		if n := c.sub.entries.len(); n > 2*protocol.MaxFlowControlWindow {
 			w.t.Fatalf("I-12: %d sequences are marked", n)
 		}
-		if n := len(c.outbox.confirmed); n > w.window {
-			w.t.Fatalf("I-12: %d outcomes are remembered", n)
+		for _, p := range w.group.dedup.of(c.flow) {
+			if n := len(p.confirmed.jobs); n > w.window {
+				w.t.Fatalf("I-12: %d outcomes are remembered", n)
+			}
 		}
 	}
 }

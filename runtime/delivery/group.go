@@ -15,6 +15,7 @@ type ConsumerGroup struct {
 	flows   []*Consumer
 	turn    int // whose delivery is started next
 	running running
+	dedup   dedup
 
 	appReady bool
 	cordoned bool
@@ -31,6 +32,7 @@ type ConsumerGroup struct {
 func NewConsumerGroup(cfg ConsumerConfig, inc protocol.Incarnation, rnd Random, flows ...string) *ConsumerGroup {
 	g := &ConsumerGroup{cfg: cfg.sane(), timers: newTimers(), drops: map[string]uint64{}}
 	g.running.init()
+	g.dedup.init(g)
 	for _, flow := range flows {
 		g.flows = append(g.flows, newConsumer(g, flow, inc, rnd))
 	}
@@ -60,19 +62,19 @@ func (g *ConsumerGroup) handle(now Now, ev ConsumerEvent) {
 		if c := g.connected(ev.Conn); c != nil {
 			c.fromController(now, ev.Message)
 		} else {
-			g.drops["stale-connection"]++
+			g.drop("stale-connection")
 		}
 	case HandlerDone:
 		if r := g.running.byRun[ev.Run]; r != nil && !r.orphan {
 			r.consumer.handlerDone(now, r, ev)
 		} else {
-			g.drops["unknown-run"]++
+			g.drop("unknown-run")
 		}
 	case Connected:
 		if i := slices.IndexFunc(g.flows, func(c *Consumer) bool { return c.flow == ev.Flow }); i >= 0 {
 			g.flows[i].connect(now, ev.Conn)
 		} else {
-			g.drops["unknown-flow"]++
+			g.drop("unknown-flow")
 		}
 	case Disconnected:
 		if c := g.connected(ev.Conn); c != nil {
@@ -82,6 +84,12 @@ func (g *ConsumerGroup) handle(now Now, ev ConsumerEvent) {
 		g.setAppReady(now, ev.Ready)
 	case AppRestarted:
 		g.appRestarted(now)
+	case Malformed:
+		if c := g.connected(ev.Conn); c != nil {
+			c.drop("malformed-frame")
+		} else {
+			g.drop("stale-connection")
+		}
 	case OrphansGone:
 		g.endOrphans()
 	case Cordon:
@@ -99,10 +107,12 @@ func (g *ConsumerGroup) handle(now Now, ev ConsumerEvent) {
 		if i := slices.IndexFunc(g.flows, func(c *Consumer) bool { return c.flow == ev.Flow }); i >= 0 {
 			g.flows[i].hold(now, ev.Claims)
 		} else {
-			g.drops["unknown-flow"]++
+			g.drop("unknown-flow")
 		}
 	}
 }
+
+func (g *ConsumerGroup) drop(reason string) { g.drops[reason]++ }
 
 // connected returns the Consumer whose open stream conn is, or nil.
 func (g *ConsumerGroup) connected(conn ConnID) *Consumer {
@@ -149,8 +159,9 @@ func (g *ConsumerGroup) appRestarted(now Now) {
 func (g *ConsumerGroup) reconfigure(now Now, cfg ConsumerConfig) {
 	before := g.cfg
 	g.cfg = cfg.sane()
+	g.budget(now)
 	for _, c := range g.flows {
-		c.outbox.limit = max(c.outbox.limit, g.cfg.Window)
+		c.memoryLimit = max(c.memoryLimit, g.cfg.Window)
 		if before.Window != g.cfg.Window && c.connected {
 			c.register(now)
 		}
@@ -178,7 +189,7 @@ func (g *ConsumerGroup) Status(now Now) ConsumerStatus {
 	sum := ConsumerStatus{
 		Registered: len(g.flows) > 0, Dropped: map[string]uint64{},
 		Cordoned: g.cordoned, Draining: g.draining, Drained: g.drained, AppReady: g.appReady, IdleSince: g.running.idleSince,
-		Orphaned: g.running.orphans,
+		Orphaned: g.running.orphans, TrackedProducers: len(g.dedup.entries), EvictedProducers: g.dedup.evicted, IdleProducers: g.dedup.swept,
 	}
 	for reason, n := range g.drops {
 		sum.Dropped[reason] = n

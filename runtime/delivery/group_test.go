@@ -23,6 +23,7 @@ type groupRig struct {
 	cancels      int
 	drained      int
 	orphansEnded []string
+	warnings     []ProducersEvicted
 	again        []ConnID // streams that the group wants to be opened anew
 }
 
@@ -30,6 +31,8 @@ type groupRig struct {
 type flowRig struct {
 	conn    ConnID
 	binding string
+	queue   string // the identity of the flow's data
+	epoch   uint64
 	window  int
 	sent    int64
 	demand  int64
@@ -48,7 +51,7 @@ func newGroupRig(t *testing.T, edit func(*ConsumerConfig), flows ...string) *gro
 	r := &groupRig{t: t, flows: map[string]*flowRig{}, running: map[string]StartHandler{}}
 	r.group = NewConsumerGroup(cfg, protocol.Incarnation{PodUID: "pod", BootNonce: "boot"}, &testRandom{}, flows...)
 	for _, flow := range flows {
-		r.flows[flow] = &flowRig{window: cfg.Window}
+		r.flows[flow] = &flowRig{window: cfg.Window, queue: flow + "-data", epoch: 1}
 	}
 	return r
 }
@@ -73,7 +76,7 @@ func (r *groupRig) bind(flow, binding string, next int64) {
 	f := r.flows[flow]
 	f.binding, f.sent, f.demand = binding, next-1, 0
 	r.hear(flow, protocol.RegistrationAck{
-		Session: flow + "-session", Nonce: f.nonce, BindingID: binding, Secret: "secret", NextSeq: next, Window: f.window,
+		Session: flow + "-session", Queue: f.queue, Epoch: f.epoch, Nonce: f.nonce, BindingID: binding, Secret: "secret", NextSeq: next, Window: f.window,
 		Heartbeat: 2 * time.Second, Deadline: 10 * time.Second,
 	})
 }
@@ -110,6 +113,8 @@ func (r *groupRig) step(ev ConsumerEvent) {
 			r.cancels++
 		case Reconnect:
 			r.again = append(r.again, a.Conn)
+		case ProducersEvicted:
+			r.warnings = append(r.warnings, a)
 		case OrphanEnded:
 			r.orphansEnded = append(r.orphansEnded, a.MessageID)
 		case Drained:

@@ -4,22 +4,11 @@ import (
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
-// outbox gathers settlements for the next Ack, and remembers confirmed jobs whose binding ended before the controller had taken
-// them over: should one be delivered again, its outcome answers, not its handler (B-238).
+// outbox gathers settlements for the next Ack.
 type outbox struct {
 	pending []*entry
 	timer   *timer
 	due     bool
-
-	confirmed map[string]rememberedJob
-	order     deque[string]
-	limit     int
-}
-
-type rememberedJob struct {
-	identity identity
-	held     held
-	reason   string
 }
 
 const (
@@ -31,8 +20,6 @@ const (
 
 func (o *outbox) init(c *Consumer) {
 	o.timer = newTimer(func(Now) { o.due = true })
-	o.confirmed = map[string]rememberedJob{}
-	o.limit = c.cfg.Window
 }
 
 // add queues a settlement. The first one starts the clock of the batch.
@@ -103,22 +90,19 @@ func (o *outbox) forget(c *Consumer) {
 	c.timers.stop(o.timer)
 }
 
-func (o *outbox) remember(id string, j rememberedJob) {
-	if _, ok := o.confirmed[id]; !ok {
-		o.order.push(id)
-	}
-	o.confirmed[id] = j
-	for o.order.len() > o.limit {
-		delete(o.confirmed, o.order.pop())
-	}
+// remember keeps a confirmed job whose binding ended before the controller had taken it over: should it be delivered again, its
+// outcome answers, not its handler (B-238).
+func (c *Consumer) remember(p *producer, id string, j rememberedJob) {
+	p.confirmed.remember(id, j, c.memoryLimit)
 }
 
 // recall returns and forgets the remembered outcome of a job; the settlement that it becomes remembers it from now on.
-func (o *outbox) recall(d *protocol.Delivery) (reason string, ok bool) {
-	j, ok := o.confirmed[d.Job.MessageID]
+func (c *Consumer) recall(d *protocol.Delivery) (reason string, ok bool) {
+	jobs := c.producer.confirmed.jobs
+	j, ok := jobs[d.Job.MessageID]
 	if !ok || j.identity != identityOf(d) {
 		return "", false
 	}
-	delete(o.confirmed, d.Job.MessageID)
+	delete(jobs, d.Job.MessageID)
 	return j.reason, true
 }

@@ -22,6 +22,7 @@ type running struct {
 type run struct {
 	id        RunID
 	consumer  *Consumer
+	producer  *producer // that the job is of
 	messageID string
 	identity  identity
 	held      held   // of the latest delivery of the job
@@ -87,7 +88,7 @@ func (c *Consumer) startNext(now Now) bool {
 
 func (c *Consumer) start(now Now, e *entry) {
 	c.running.last++
-	r := &run{id: c.running.last, consumer: c, messageID: e.delivery.Job.MessageID, identity: identityOf(&e.delivery)}
+	r := &run{id: c.running.last, consumer: c, producer: c.producer, messageID: e.delivery.Job.MessageID, identity: identityOf(&e.delivery)}
 	c.running.byID[r.messageID] = r
 	c.running.byRun[r.id] = r
 	c.runs++
@@ -146,7 +147,12 @@ func (c *Consumer) handlerDone(now Now, r *run, ev HandlerDone) {
 	}
 	c.detached--
 	if outcome == protocol.Confirmed {
-		c.outbox.remember(r.messageID, rememberedJob{r.identity, r.held, ev.Reason})
+		p := r.producer
+		if !p.tracked { // it was forgotten meanwhile, and has this to be remembered for
+			p = c.group.enter(now, c, p.key.queue)
+			defer c.group.evict(now)
+		}
+		c.remember(p, r.messageID, rememberedJob{r.identity, r.held, ev.Reason})
 	}
 }
 

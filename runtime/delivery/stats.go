@@ -99,6 +99,10 @@ type ConsumerStatus struct {
 	AppReady bool
 	// Orphaned counts the slots taken by handlers that an earlier process of the pod began; they are no part of Running and Unsettled.
 	Orphaned int
+	// TrackedProducers is how many queues the worker remembers something about; EvictedProducers counts those forgotten because there were
+	// more than MaxProducers, IdleProducers those that were silent for too long.
+	TrackedProducers                int
+	EvictedProducers, IdleProducers uint64
 	// IdleSince is when the last handler ended or the first registration happened; meaningful while Idle.
 	IdleSince Now
 	Idle      bool

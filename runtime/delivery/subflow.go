@@ -124,7 +124,7 @@ func (c *Consumer) admit(now Now, d protocol.Delivery) bool {
 // one MessageID (I-9).
 func (c *Consumer) answerKnown(now Now, e *entry) bool {
 	id := e.delivery.Job.MessageID
-	if reason, ok := c.outbox.recall(&e.delivery); ok {
+	if reason, ok := c.recall(&e.delivery); ok {
 		e.identity = identityOf(&e.delivery)
 		c.settle(now, e, protocol.Confirmed, reason, 0)
 		return true

@@ -24,6 +24,8 @@ type link struct {
 	out   *transport.Outbox[protocol.FromWorker]
 	close func()
 	beat  time.Duration
+
+	complained time.Time // when a malformed frame was last logged; of the goroutine that receives
 }
 
 // connect keeps one stream open until ctx ends. The wait between attempts is jittered, grows to ReconnectMax and starts anew
@@ -94,13 +96,13 @@ func (l *link) visit(ctx context.Context, id delivery.ConnID) (visit, error) {
 	return ended, err
 }
 
-// receive hands the stream's messages to the loop until it ends. Malformed ones are dropped.
+// receive hands the stream's messages to the loop until it ends. Malformed ones are dropped and counted.
 func (l *link) receive(id delivery.ConnID, stream Stream) (ended visit, err error) {
 	for {
 		message, err := stream.Recv()
 		switch {
 		case errors.Is(err, protocol.ErrInvalid):
-			l.worker.log.V(1).Info("dropped a malformed message of the producer", "cause", err.Error())
+			l.malformed(id, err)
 			continue
 		case errors.Is(err, io.EOF):
 			return ended, errors.New("the producer ended the stream")
@@ -119,6 +121,16 @@ func (l *link) receive(id delivery.ConnID, stream Stream) (ended visit, err erro
 			return ended, ErrUnavailable
 		}
 	}
+}
+
+// malformed counts a frame that nobody can read, and says so at most once in a while: who sends them must not fill the log.
+func (l *link) malformed(id delivery.ConnID, err error) {
+	w := l.worker
+	if now := w.options.Clock.Now(); now.Sub(l.complained) >= logEvery {
+		l.complained = now
+		w.log.Info("dropped a malformed message of the producer", "flow", l.source.Flow, "cause", err.Error())
+	}
+	w.loop.post(func() { w.step(delivery.Malformed{Conn: id}) })
 }
 
 func (l *link) received(id delivery.ConnID, message protocol.ToWorker) {

@@ -280,6 +280,9 @@ func (w *Worker) once(event delivery.ConsumerEvent) {
 			if w.begin(a) {
 				w.invoke(a)
 			}
+		case delivery.ProducersEvicted:
+			w.log.Info("forgot producers for want of room: jobs of theirs that had finished may run once more",
+				"forgotten", a.Evicted, "remembered", a.Tracked)
 		case delivery.OrphanEnded:
 			w.options.Running.End(a.MessageID)
 		case delivery.CancelHandler:

@@ -13,6 +13,7 @@ type Worker struct {
 
 	registered, ready, draining, running, buffered, unsettled *prometheus.Desc
 	started, settled, duplicates, dropped                     *prometheus.Desc
+	orphaned, tracked, forgotten, rivals, older               *prometheus.Desc
 }
 
 // NewWorker returns a collector that reads status.
@@ -32,6 +33,11 @@ func NewWorker(status func() delivery.ConsumerStatus) *Worker {
 		settled:    desc("settled_jobs_total", "Deliveries that ended, by outcome.", "flow", "outcome"),
 		duplicates: desc("duplicate_deliveries_total", "Deliveries that were absorbed without running the handler.", "flow"),
 		dropped:    desc("dropped_messages_total", "Messages refused or ignored, by reason; without a flow where they belong to none.", "flow", "reason"),
+		orphaned:   desc("orphaned_slots", "Slots taken by handlers that an earlier process of the sidecar began under the same app."),
+		tracked:    desc("tracked_producers", "Producers that the worker remembers something about."),
+		forgotten:  desc("forgotten_producers_total", "Producers forgotten, by cause: capacity or idle.", "cause"),
+		rivals:     desc("rival_producers_total", "Bindings that show two producers under one name.", "flow"),
+		older:      desc("older_epochs_total", "Bindings turned away because a newer writer of the same queue is known.", "flow"),
 	}
 }
 
@@ -39,6 +45,7 @@ func NewWorker(status func() delivery.ConsumerStatus) *Worker {
 func (w *Worker) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		w.registered, w.ready, w.draining, w.running, w.buffered, w.unsettled, w.started, w.settled, w.duplicates, w.dropped,
+		w.orphaned, w.tracked, w.forgotten, w.rivals, w.older,
 	} {
 		out <- desc
 	}
@@ -55,7 +62,13 @@ func (w *Worker) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(w.ready, flag(s.AppReady))
 	gauge(w.draining, flag(s.Cordoned || s.Draining))
+	gauge(w.orphaned, float64(s.Orphaned))
+	gauge(w.tracked, float64(s.TrackedProducers))
+	count(w.forgotten, s.EvictedProducers, "capacity")
+	count(w.forgotten, s.IdleProducers, "idle")
 	for _, f := range s.Flows {
+		count(w.rivals, f.Rivals, f.Flow)
+		count(w.older, f.OlderEpochs, f.Flow)
 		gauge(w.registered, flag(f.Registered), f.Flow)
 		gauge(w.running, float64(f.Running), f.Flow)
 		gauge(w.buffered, float64(f.Buffered), f.Flow)

@@ -60,6 +60,8 @@ func consumerConfig(document runtimeconfig.Worker) delivery.ConsumerConfig {
 	if document.HandlerTimeoutSec > 0 {
 		out.HandlerTimeout = time.Duration(document.HandlerTimeoutSec) * time.Second
 	}
+	out.MaxProducers = document.DedupMaxProducers
+	out.ProducerIdle = time.Duration(document.DedupIdleSec) * time.Second
 	return out
 }
 
