@@ -215,3 +215,31 @@ func TestAGapThatNeverClosesBoundsWhatIsAboveIt(t *testing.T) {
 		t.Errorf("%d sequences are tracked, the bound is %d", n, bound)
 	}
 }
+
+// B-217: two producers under one name that do not know of each other show by a second session of one epoch, or by a return to a queue that
+// was left. Both are followed and counted; a producer that was replaced is not followed (B-072).
+func TestTwoProducersUnderOneNameAreReported(t *testing.T) {
+	r := newGroupRig(t, budget(0, 0), "a").up("a")
+	again := func(session, queue string, epoch uint64) {
+		f := r.flows["a"]
+		r.connect("a")
+		r.hear("a", protocol.RegistrationAck{
+			Session: session, Queue: queue, Epoch: epoch, Nonce: f.nonce, BindingID: session + "-binding", Secret: "secret", NextSeq: 1,
+			Window: f.window, Heartbeat: 2 * time.Second, Deadline: 10 * time.Second,
+		})
+	}
+	counted := func() []uint64 {
+		s := r.group.Status(r.now)
+		return []uint64{s.Rivals, s.OlderEpochs}
+	}
+	again("second", "a-data", 2)
+	r.equal("a successor is no rival", counted(), []uint64{0, 0})
+	again("third", "a-data", 2)
+	r.equal("another session of one epoch", counted(), []uint64{1, 0})
+	again("fourth", "other-data", 1)
+	again("fifth", "a-data", 3)
+	r.equal("a return to a queue that was left", counted(), []uint64{2, 0})
+	again("sixth", "a-data", 2)
+	r.equal("an older epoch", counted(), []uint64{2, 1})
+	r.equal("which is not followed", r.group.Status(r.now).Registered, false)
+}
