@@ -5,10 +5,12 @@ package delivery
 // New jobs arrive in store order and queue in a ring at O(1); jobs that come back go to a heap. Jobs whose payload is
 // not in memory and whose turn is near wait in `wanted` until the next read.
 type backlog struct {
-	fresh    deque[*job] // ascending; nil where a job was taken out for fetching
+	fresh    deque[*job] // ascending; nil where a job was taken out
 	cold     int         // jobs in fresh without payload; when there are any, all later ones are cold too
 	coldFrom int64       // no job before this number in fresh is cold
 	newest   int64       // highest store sequence that ever joined fresh
+
+	held heldJobs
 
 	returned heap[*job] // payload in memory, by store sequence
 	wanted   heap[*job] // payload missing, by store sequence; holds bound jobs too when a resend needs them
@@ -35,14 +37,87 @@ func newBacklog() backlog {
 // append adds a job that is newer than every other.
 func (b *backlog) append(j *job) {
 	b.enter(j, waiting)
+	b.newest = j.seq
+	b.queue(j)
+}
+
+// queue puts a waiting job at the end of the ring.
+func (b *backlog) queue(j *job) {
 	if !j.loaded() {
 		if b.cold == 0 {
 			b.coldFrom = b.fresh.end()
 		}
 		b.cold++
 	}
-	b.newest = j.seq
+	j.workerSeq = b.fresh.end()
 	b.fresh.push(j)
+}
+
+// heldJobs is the ring of reloaded jobs while the gate is shut. They count among the backlog, and nothing takes them.
+type heldJobs struct {
+	fresh    deque[*job]
+	cold     int
+	coldFrom int64
+	newest   int64
+	jobs     int
+}
+
+// hold sets everything aside that is in the ring.
+func (b *backlog) hold() {
+	b.held = heldJobs{b.fresh, b.cold, b.coldFrom, b.newest, b.fresh.len()}
+	b.fresh, b.cold, b.coldFrom = deque[*job]{}, 0, 0
+}
+
+// unhold puts it back before everything that came meanwhile.
+func (b *backlog) unhold() {
+	if b.held.jobs == 0 {
+		b.held = heldJobs{}
+		return
+	}
+	since := b.fresh
+	b.fresh, b.cold, b.coldFrom = b.held.fresh, b.held.cold, b.held.coldFrom
+	b.held = heldJobs{}
+	for n := since.first; n < since.end(); n++ {
+		switch j := since.at(n); {
+		case j == nil:
+		case j.loaded() && b.cold > 0:
+			b.returned.push(j)
+		default:
+			b.queue(j)
+		}
+	}
+}
+
+// withdraw takes a job out of the backlog or its back-off, wherever in them it is.
+func (b *backlog) withdraw(j *job) {
+	at := j.workerSeq
+	j.workerSeq = 0
+	b.bytes -= int64(j.size)
+	if j.place == delayed {
+		b.delayed.remove(j.index)
+		return
+	}
+	b.jobs--
+	switch {
+	case j.place == fetching:
+		b.fetching--
+		if j.index >= 0 { // else it is being read, and the answer finds it elsewhere
+			b.wanted.remove(j.index)
+		}
+	case j.index >= 0:
+		b.returned.remove(j.index)
+	case b.held.jobs > 0 && j.seq <= b.held.newest:
+		b.held.fresh.set(at, nil)
+		b.held.jobs--
+		if !j.loaded() {
+			b.held.cold--
+		}
+	default:
+		b.fresh.set(at, nil)
+		if !j.loaded() {
+			b.cold--
+		}
+	}
 }
 
 // requeue puts a job back where its store sequence says: before everything that was stored later (G-103).
@@ -152,7 +227,7 @@ func (b *backlog) chill() bool {
 }
 
 // warm counts the jobs that could be dispatched without a read.
-func (b *backlog) warm() int { return b.jobs - b.cold - b.fetching }
+func (b *backlog) warm() int { return b.jobs - b.held.jobs - b.cold - b.fetching }
 
 // oldest is the lowest store sequence in the backlog, 0 if it is empty.
 func (b *backlog) oldest() int64 {
@@ -162,10 +237,12 @@ func (b *backlog) oldest() int64 {
 			low = j.seq
 		}
 	}
-	for n := b.fresh.first; n < b.fresh.end(); n++ {
-		if j := b.fresh.at(n); j != nil {
-			see(j)
-			break
+	for _, ring := range []*deque[*job]{&b.held.fresh, &b.fresh} {
+		for n := ring.first; n < ring.end(); n++ {
+			if j := ring.at(n); j != nil {
+				see(j)
+				break
+			}
 		}
 	}
 	if b.returned.len() > 0 {

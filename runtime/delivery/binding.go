@@ -25,6 +25,9 @@ type binding struct {
 	told     int64 // highest StartedSeq seen on the present stream: a worker that was away may have forgotten the binding
 	draining bool
 
+	adopted   int  // jobs that came by claims, beyond the window if need be
+	resolving bool // the host looks up claims of it
+
 	// slots holds the jobs of the sequences above the watermark, nil where the settlement was taken over: the watermark is
 	// slots.first-1, and the nils above it are the above-set.
 	slots    deque[*job]
@@ -100,6 +103,8 @@ func (c *Controller) bind(now Now, w *workerConn, p *pod, m protocol.RegisterCon
 	p.binding, w.binding = b, b
 	c.join(b)
 	c.roster.add(b)
+	c.members.bound(p)
+	c.arrived(p.uid)
 	c.armLiveness(now, b)
 	c.timers.set(b.beat, now+b.heartbeat)
 	return b
@@ -117,6 +122,7 @@ const (
 func (c *Controller) unbind(now Now, b *binding, f fate) {
 	c.roster.remove(b)
 	c.leave(now, b, f)
+	c.members.unbound(b.pod)
 	c.timers.stop(b.liveness)
 	c.timers.stop(b.beat)
 	if b.conn != nil {
@@ -162,6 +168,7 @@ func (c *Controller) frame(j *job, body protocol.Job) {
 	b := j.binding
 	b.out = append(b.out, protocol.Delivery{
 		WorkerSeq: j.workerSeq, StoreSeq: j.seq, Attempt: j.attempt(), Redelivered: j.redelivered, Job: body,
+		Ticket: c.ticket(b, j),
 	})
 	c.mark(b)
 }

@@ -29,7 +29,7 @@ type Consumer struct {
 	detached     int      // of those, the ones that no delivery of the binding waits for
 	outbox       outbox
 	producer     *producer        // that the worker talks to, or talked to last
-	memoryLimit  int              // the largest window that was ever configured
+	memoryLimit  int              // how many finished jobs of a producer are remembered, by the largest window that was ever configured
 	lost         []protocol.Claim // of an earlier process of this pod
 
 	resendTimer  *timer
@@ -60,7 +60,7 @@ func newConsumer(g *ConsumerGroup, flow string, inc protocol.Incarnation, rnd Ra
 	c.registration.init(c)
 	c.sub.reset(1)
 	c.outbox.init(c)
-	c.producer, c.memoryLimit = &producer{consumer: c}, c.cfg.Window
+	c.producer, c.memoryLimit = &producer{consumer: c}, memoryOf(c.cfg)
 	c.resendPause = c.cfg.ResendInterval
 	c.resendTimer = newTimer(c.resendTick)
 	c.beatTimer = newTimer(c.beat)
@@ -82,7 +82,7 @@ func (c *Consumer) Status(now Now) ConsumerStatus { return c.group.Status(now) }
 func (c *Consumer) status(now Now) ConsumerStatus {
 	return ConsumerStatus{
 		Flow:           c.flow,
-		Registered:     c.bound() && c.connected && now-c.heard < c.registration.deadline,
+		Registered:     c.bound() && c.connected && !c.registration.unanswered && now-c.heard < c.registration.deadline,
 		EverRegistered: c.registration.ever,
 		BindingID:      c.registration.ref.BindingID,
 		Session:        c.registration.session,

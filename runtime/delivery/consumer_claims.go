@@ -55,6 +55,15 @@ func (r *running) ordered() []*run {
 	return slices.SortedFunc(maps.Values(r.byRun), func(a, b *run) int { return cmp.Compare(a.id, b.id) })
 }
 
+// claimSoon registers again if a job was finished that no delivery of the binding waits for: only a claim can tell of it.
+func (c *Consumer) claimSoon(now Now) {
+	r := &c.registration
+	if r.unclaimed && c.connected && r.nonce == "" && !r.timer.armed() {
+		r.pause = c.cfg.ResendInterval
+		c.timers.set(r.timer, now+startReport)
+	}
+}
+
 // adopt puts the jobs that the controller found by their claims into the binding, as if they had been delivered in it.
 func (c *Consumer) adopt(now Now, adopted []protocol.Adopted) {
 	s := &c.sub
@@ -106,9 +115,7 @@ func (c *Consumer) claimsEnded(m protocol.ClaimsEnded) {
 	ended := make(map[protocol.ClaimRef]bool, len(m.Ended))
 	for _, ref := range m.Ended {
 		ended[ref] = true
-		if j, ok := c.producer.confirmed.jobs[ref.MessageID]; ok && j.identity.storeSeq == ref.StoreSeq {
-			delete(c.producer.confirmed.jobs, ref.MessageID)
-		}
+		c.producer.confirmed.forget(ref.MessageID, ref.StoreSeq)
 	}
 	c.lost = slices.DeleteFunc(c.lost, func(claim protocol.Claim) bool { return ended[claim.Ref()] })
 }

@@ -21,6 +21,7 @@ type registration struct {
 
 	lineage    lineage
 	unanswered bool // the word about the binding on this stream is not in yet
+	unclaimed  bool // a job was finished outside of the binding since the latest registration
 	ever       bool
 	refusal    string
 	notBefore  Now // a refusal asked to wait until then
@@ -51,7 +52,7 @@ func (c *Consumer) register(now Now) {
 		c.timers.set(r.timer, r.notBefore)
 		return
 	}
-	r.nonce = c.random.ID()
+	r.nonce, r.unclaimed = c.random.ID(), false
 	c.send(protocol.RegisterConsumer{
 		Version: protocol.Version, Nonce: r.nonce, Incarnation: c.inc, Window: c.cfg.Window, Claims: c.claims(),
 	})
@@ -105,6 +106,7 @@ func (c *Consumer) registered(now Now, m protocol.RegistrationAck) {
 	c.repeatSettlements(now, 0)
 	c.ask(now, true)
 	c.group.evict(now)
+	c.claimSoon(now)
 }
 
 // turnAway leaves a controller that was replaced and does not know it, and dials again a little later.
@@ -160,7 +162,7 @@ func (c *Consumer) loseBinding() {
 			e.run.entry = nil
 			c.detached++
 		case e.state == settledEntry && e.settlement.Outcome == protocol.Confirmed:
-			c.remember(c.producer, e.settlement.MessageID, rememberedJob{e.identity, e.held, e.settlement.Reason})
+			c.remember(c.producer, e.settlement.MessageID, rememberedJob{identity: e.identity, held: e.held, reason: e.settlement.Reason})
 		}
 	}
 	c.outbox.forget(c)

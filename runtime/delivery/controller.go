@@ -51,9 +51,14 @@ type Controller struct {
 	framed      []*binding // have deliveries or settlements to be told at the end of this step
 	nextRecall  Now
 
-	lane  lane
-	load  load
-	fetch fetch
+	lane    lane
+	load    load
+	fetch   fetch
+	members members
+	gate    gate
+
+	tickets   tickets
+	queueName string // names the data without giving their secret away
 
 	timers  timers
 	out     []Action
@@ -63,8 +68,9 @@ type Controller struct {
 
 type counters struct {
 	accepted, confirmed, deadLettered, redelivered, nacked, handedBack, paused uint64
-	deadLetters                                                        int64
-	isolated, settling                                                 int
+	adopted, claimed                                                           uint64
+	deadLetters                                                                int64
+	isolated, settling                                                         int
 }
 
 // NewController returns a Controller that waits for Start. Numbers of cfg that make no sense take their default.
@@ -91,6 +97,8 @@ func NewController(cfg ControllerConfig, rnd Random) *Controller {
 	c.lane.init()
 	c.load.init(c)
 	c.fetch.init()
+	c.members.init()
+	c.gate.init(c)
 	return c
 }
 
@@ -150,10 +158,13 @@ func (c *Controller) handle(now Now, ev Event) {
 		c.workerGone(now, ev)
 	case Paused:
 		c.grantSilence(now)
+		c.prolongGate(now)
 	case Reconfigure:
 		c.reconfigure(now, ev.Config)
 	case SetIntake:
 		c.intake, c.dispatching = ev.Open, ev.Dispatch
+	case ClaimsResolved:
+		c.claimsResolved(now, ev)
 	case Redriven:
 		if ev.Epoch == c.epoch { // else a load has seen it, and maybe what became of the job since
 			c.redriven(ev.Row)
@@ -208,6 +219,9 @@ func (c *Controller) Stats() Stats {
 		Redelivered:           c.counts.redelivered,
 		Nacked:                c.counts.nacked,
 		HandedBack:            c.counts.handedBack,
+		Adopted:               c.counts.adopted,
+		Claimed:               c.counts.claimed,
+		AwaitedWorkers:        len(c.gate.awaited),
 		Dropped:               maps.Clone(c.dropped),
 		Bindings:              c.roster.stats(),
 		Paused:                c.pausedRevisions(),

@@ -33,7 +33,7 @@ type producerKey struct{ flow, queue string }
 type producer struct {
 	key       producerKey
 	consumer  *Consumer
-	confirmed finished
+	confirmed remembered
 	touched   Now
 	tracked   bool
 	newer     *producer
@@ -176,30 +176,5 @@ func (c *Consumer) forgotten(now Now, p *producer) {
 	if c.connected {
 		c.emit(Reconnect{c.conn})
 		c.hangUp()
-	}
-}
-
-// finished are the confirmed jobs of a producer that it has not taken over, at most so many.
-type finished struct {
-	jobs  map[string]rememberedJob
-	order deque[string]
-}
-
-type rememberedJob struct {
-	identity identity
-	held     held
-	reason   string
-}
-
-func (m *finished) remember(id string, j rememberedJob, limit int) {
-	if m.jobs == nil {
-		m.jobs = map[string]rememberedJob{}
-	}
-	if _, ok := m.jobs[id]; !ok {
-		m.order.push(id)
-	}
-	m.jobs[id] = j
-	for m.order.len() > limit {
-		delete(m.jobs, m.order.pop())
 	}
 }

@@ -24,21 +24,25 @@ func (c *Controller) dispatch(now Now) {
 
 // give assigns the next worker sequence before anything is sent (G-054).
 func (c *Controller) give(b *binding, j *job) {
-	b.current++
-	b.slots.push(j)
-	b.bound++
-	c.inFlight++
-	j.place, j.binding, j.workerSeq = bound, b, b.current
 	j.redelivered = j.dispatched || j.reloaded
 	if j.dispatched || j.attempts+j.uncounted > 0 {
 		c.counts.redelivered++
 	}
-	j.dispatched = true
+	c.assign(b, j)
 	c.frame(j, j.body)
 	if c.memory > c.cfg.MemoryBytes {
 		c.unload(j)
 	}
 	c.roster.setFree(b, b.free-1)
+}
+
+func (c *Controller) assign(b *binding, j *job) {
+	b.current++
+	b.slots.push(j)
+	b.bound++
+	c.inFlight++
+	j.place, j.binding, j.workerSeq = bound, b, b.current
+	j.dispatched = true
 }
 
 // resend repeats what a worker misses: everything unsettled in its demand that it has not started (G-071), and that the rest was

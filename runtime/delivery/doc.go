@@ -27,8 +27,10 @@
 //   - The first try that ends with its worker goes back to the head at once, and so do the first two deliveries that no
 //     handler started; after that a job waits, for it may be what kills its workers (G-X02). Only what was reported as
 //     started is a try, so workers report a start within 50 ms.
-//   - A late settlement of a binding that ended is ignored and the requeued copy runs (B-143). The worker remembers what it
-//     confirmed and nobody took over, and answers a redelivery of that very job with it (B-238).
+//   - A late settlement of a binding that ended is ignored. What it would have said, the worker claims with the ticket of the
+//     delivery: a success completes the job wherever it is by then, and a copy elsewhere is taken back (B-143, B-238).
+//   - After a load, reloaded jobs wait until the known workers are back and have claimed what they hold, or for one liveness
+//     period. A running job goes on in its worker's new binding, beyond the window if need be.
 //   - Open credit of an endpoint that had to be reminded of it does not count against others: it has nothing to submit.
 //     Nothing is taken back, so the backlog may exceed its bound by such credit.
 //   - The handshake batch that failed is repeated unchanged, for its cursor speaks of exactly these stores.

@@ -110,6 +110,13 @@ type (
 		Epoch queue.Epoch
 		Ref   queue.JobRef
 	}
+	// ClaimsResolved answers ResolveClaims with its first three fields. Ended are the jobs whose end is durable, Confirmed those of
+	// them that were dead letters until now. What could not be found out is in neither: it will be claimed again.
+	ClaimsResolved struct {
+		Epoch             queue.Epoch
+		PodUID, BindingID string
+		Ended, Confirmed  []queue.JobRef
+	}
 )
 
 func (Start) controllerEvent()              {}
@@ -129,6 +136,7 @@ func (Reconfigure) controllerEvent()        {}
 func (SetIntake) controllerEvent()          {}
 func (Redriven) controllerEvent()           {}
 func (Dropped) controllerEvent()            {}
+func (ClaimsResolved) controllerEvent()     {}
 
 // --- actions of the Controller --------------------------------------------------------------------------------------
 
@@ -170,6 +178,13 @@ type (
 		DeadLettered bool
 		Reason       string
 	}
+	// ResolveClaims asks the host about jobs that a worker has finished and this Controller does not hold: they ended before. One that
+	// lies among the dead letters under that very store sequence is to be confirmed, under the epoch given.
+	ResolveClaims struct {
+		Epoch             queue.Epoch
+		PodUID, BindingID string
+		Refs              []queue.JobRef
+	}
 	// Failed ends this incarnation: one per Controller (I-11). The Controller is inert afterwards.
 	Failed struct {
 		Stage Stage
@@ -177,14 +192,15 @@ type (
 	}
 )
 
-func (LoadQueue) controllerAction()   {}
-func (ApplyBatch) controllerAction()  {}
-func (ReadJobs) controllerAction()    {}
-func (ToProducer) controllerAction()  {}
-func (ToWorker) controllerAction()    {}
-func (CloseWorker) controllerAction() {}
-func (JobSettled) controllerAction()  {}
-func (Failed) controllerAction()      {}
+func (LoadQueue) controllerAction()     {}
+func (ApplyBatch) controllerAction()    {}
+func (ReadJobs) controllerAction()      {}
+func (ToProducer) controllerAction()    {}
+func (ToWorker) controllerAction()      {}
+func (CloseWorker) controllerAction()   {}
+func (JobSettled) controllerAction()    {}
+func (ResolveClaims) controllerAction() {}
+func (Failed) controllerAction()        {}
 
 // Stage says which step of reliable delivery failed (G-161).
 type Stage string

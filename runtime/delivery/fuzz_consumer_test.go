@@ -142,7 +142,7 @@ func (w *fuzzedConsumer) check() {
 	if s.Buffered < 0 || s.Running != len(w.running) || s.Unsettled < s.Buffered {
 		w.t.Fatalf("I-12: it has lost count: %+v, %d run", s, len(w.running))
 	}
-	if limit := len(w.flows) * (w.window + w.slots + 1); s.Unsettled > limit {
+	if limit := 3 * len(w.flows) * (w.window + w.slots + 1); s.Unsettled > limit {
 		w.t.Fatalf("I-12: %d unsettled, at most %d are allowed", s.Unsettled, limit)
 	}
 	for _, c := range w.group.flows {
@@ -150,7 +150,7 @@ func (w *fuzzedConsumer) check() {
 			w.t.Fatalf("I-12: %d sequences are marked", n)
 		}
 		for _, p := range w.group.dedup.of(c.flow) {
-			if n := len(p.confirmed.jobs); n > w.window {
+			if n := len(p.confirmed.jobs); n > 2*(w.window+w.slots) {
 				w.t.Fatalf("I-12: %d outcomes are remembered", n)
 			}
 		}

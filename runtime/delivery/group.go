@@ -161,7 +161,7 @@ func (g *ConsumerGroup) reconfigure(now Now, cfg ConsumerConfig) {
 	g.cfg = cfg.sane()
 	g.budget(now)
 	for _, c := range g.flows {
-		c.memoryLimit = max(c.memoryLimit, g.cfg.Window)
+		c.memoryLimit = max(c.memoryLimit, memoryOf(&g.cfg))
 		if before.Window != g.cfg.Window && c.connected {
 			c.register(now)
 		}

@@ -190,6 +190,9 @@ func (c *Controller) ended(now Now, j *job) {
 	if j.dead {
 		c.counts.deadLettered++
 		c.counts.deadLetters++
+		if j.finished {
+			c.emit(ResolveClaims{Epoch: c.epoch, Refs: []queue.JobRef{j.ref()}})
+		}
 	} else {
 		c.counts.confirmed++
 		c.notify(j.ref())

@@ -22,10 +22,10 @@ type job struct {
 	seq  int64
 
 	binding   *binding // while bound, and while settling until the settlement is taken over
-	workerSeq int64
-	last      uint64 // number of the pod that failed it last: the next try prefers another one
-	due       Now    // while delayed
-	index     int    // in its heap, -1 outside
+	workerSeq int64    // in the binding; while it waits in the backlog's ring, its number there
+	last      uint64   // number of the pod that failed it last: the next try prefers another one
+	due       Now      // while delayed
+	index     int      // in its heap, -1 outside
 
 	size      int32
 	attempts  int32
@@ -39,10 +39,14 @@ type job struct {
 	resend      bool // bound, and wanted in memory for a resend
 	dead        bool // settling into the dead letters rather than as confirmed
 	isolated    bool // settling, set apart because its write keeps failing
+	finished    bool // settling into the dead letters, although its handler finished
 	reason      string
 }
 
 func (j *job) ref() queue.JobRef { return queue.JobRef{MessageID: j.body.MessageID, StoreSeq: j.seq} }
+
+// pending reports whether no worker holds the job and none has settled it.
+func (j *job) pending() bool { return j.place == waiting || j.place == fetching || j.place == delayed }
 
 func (j *job) loaded() bool { return j.body.Payload != nil }
 

@@ -41,9 +41,10 @@ type batch struct {
 	stores  []*handshake
 	accepts []queue.JobRef
 	settles []settleOp
-	verify  bool // its success proves that the epoch is still ours, for jobs that were not found
-	probe   bool // the settlements are a segment of the search for the one that fails
-	lone    bool // the settlement is an isolated one
+	members []protocol.Incarnation // the list of bound workers, nil if it has no news
+	verify  bool                   // its success proves that the epoch is still ours, for jobs that were not found
+	probe   bool                   // the settlements are a segment of the search for the one that fails
+	lone    bool                   // the settlement is an isolated one
 }
 
 // settleOp is one write about a job that left the handshake behind: its counters, or its end (place settling).
@@ -85,9 +86,10 @@ func (c *Controller) runLane() {
 	if !ok && c.settlementsGone() {
 		b, ok = c.nextBatch()
 	}
-	if !ok {
+	if !ok && !c.members.due() {
 		return
 	}
+	c.ride(&b)
 	b.verify = len(c.fetch.missing) > 0
 	l.op, l.sent = c.nextOp(), b
 	c.emit(ApplyBatch{Op: l.op, Epoch: c.epoch, Batch: b.write()})
@@ -190,7 +192,7 @@ func (op settleOp) current() bool {
 }
 
 func (b batch) write() queue.Batch {
-	w := queue.Batch{Cursor: b.cursor, Accepts: b.accepts}
+	w := queue.Batch{Cursor: b.cursor, Accepts: b.accepts, Workers: b.members}
 	if len(b.stores) > 0 {
 		w.Stores = make([]queue.StoreRequest, len(b.stores))
 		for i, h := range b.stores {
@@ -253,6 +255,9 @@ func (c *Controller) written(now Now, b batch, result queue.Result) {
 	if len(b.settles) > 0 {
 		c.settlementsWritten(now, b)
 	}
+	if b.members != nil {
+		c.members.tries = 0
+	}
 	if b.verify {
 		c.verified()
 	}
@@ -263,6 +268,10 @@ func (c *Controller) notWritten(now Now, b batch, err error) {
 	l := &c.lane
 	if b.verify {
 		c.unverified(now)
+	}
+	c.membersNotWritten(now, b)
+	if b.empty() {
+		return
 	}
 	if !b.handshake() {
 		c.settlementsNotWritten(now, b, err)
@@ -312,14 +321,16 @@ func (c *Controller) stored(now Now, h *handshake, result queue.StoreResult) {
 	}
 	// Also an AlreadyStored that is not here: the first write of a batch whose answer was lost.
 	c.counts.accepted++
-	c.admitJob(&job{body: body, seq: result.StoreSeq, size: int32(len(body.Payload)), index: -1})
+	c.admitJob(&job{
+		body: body, seq: result.StoreSeq, size: int32(len(body.Payload)), index: -1, reloaded: result.Verdict != protocol.StoredNew,
+	})
 }
 
 // admitJob adds a job that was just stored. Its payload stays in memory if there is room, or a worker waiting for it.
 func (c *Controller) admitJob(j *job) {
 	c.jobs[j.body.MessageID] = j
 	fits := c.backlog.cold == 0 && c.memory+int64(j.size) <= c.cfg.MemoryBytes
-	if fits || c.dispatching && c.roster.free > c.backlog.jobs {
+	if fits || c.dispatching && c.roster.free > c.backlog.jobs-c.backlog.held.jobs {
 		c.memory += int64(j.size)
 	} else {
 		j.body.Payload, j.body.Headers = nil, nil

@@ -17,6 +17,8 @@ type load struct {
 	err     error
 	retryAt *timer
 	alarmAt *timer
+	// bound are the pods that had a binding when the load was asked for.
+	bound map[string]struct{}
 }
 
 // loadAlarm is how long loads may fail before that is called a failure (DESIGN 5.13).
@@ -99,6 +101,9 @@ func (c *Controller) adopt(now Now, ev Loaded) {
 	c.counts.deadLetters = ev.State.DeadLetters
 	c.session = c.random.ID()
 	c.phase = PhaseRunning
+	c.tickets.rekey(ev.State.Secret)
+	c.queueName = c.tickets.queue()
+	c.members.loaded(ev.State.Workers)
 
 	before := c.jobs
 	c.jobs = make(map[string]*job, len(ev.Rows))
@@ -109,6 +114,8 @@ func (c *Controller) adopt(now Now, ev Loaded) {
 		c.adoptRow(before, row, alone)
 	}
 	c.reviewSettlements(now, before, alone)
+	c.shutGate(now, ev.State.Workers, l.bound)
+	l.bound = nil
 	for _, e := range c.endpointsL {
 		c.renew(e)
 	}
@@ -137,9 +144,10 @@ func (c *Controller) adoptRow(before map[string]*job, row queue.Row, alone bool)
 	case j.place == settling:
 	case j.place == delayed:
 		c.backlog.delay(j, j.due)
-	case j.loaded() && c.backlog.cold > 0:
-		c.backlog.requeue(j)
 	default:
+		if c.backlog.cold > 0 { // in the ring, only cold ones follow a cold one
+			c.unload(j)
+		}
 		c.backlog.append(j)
 	}
 }
@@ -178,6 +186,8 @@ func (c *Controller) reload(now Now) {
 	l := &c.lane
 	c.phase = PhaseLoading
 	c.session = ""
+	c.load.bound = c.holders()
+	c.openGate()
 	for c.roster.len() > 0 {
 		b := c.roster.ring[0]
 		c.tellEnded(b, protocol.RefusedUnavailable, "the producer reloads its queue", 0)

@@ -93,7 +93,7 @@ func (o *outbox) forget(c *Consumer) {
 // remember keeps a confirmed job whose binding ended before the controller had taken it over: should it be delivered again, its
 // outcome answers, not its handler (B-238).
 func (c *Consumer) remember(p *producer, id string, j rememberedJob) {
-	p.confirmed.remember(id, j, c.memoryLimit)
+	p.confirmed.add(id, j, c.memoryLimit)
 }
 
 // recall returns and forgets the remembered outcome of a job; the settlement that it becomes remembers it from now on.

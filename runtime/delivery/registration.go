@@ -60,7 +60,7 @@ func (c *Controller) registerPod(now Now, w *workerConn, p *pod, m protocol.Regi
 		c.reregister(now, w, p.binding, m)
 	default:
 		p.serial = max(p.serial, w.serial)
-		c.acknowledge(c.bind(now, w, p, m))
+		c.acknowledge(now, c.bind(now, w, p, m), m.Claims)
 	}
 }
 
@@ -109,16 +109,19 @@ func (c *Controller) reregister(now Now, w *workerConn, b *binding, m protocol.R
 	}
 	b.window = min(m.Window, c.cfg.MaxWindow)
 	c.hear(now, b)
-	c.refresh(now, b)
-	c.acknowledge(b)
+	c.acknowledge(now, b, m.Claims)
 }
 
-func (c *Controller) acknowledge(b *binding) {
+// acknowledge takes the claims in and answers the registration.
+func (c *Controller) acknowledge(now Now, b *binding, claims []protocol.Claim) {
+	adopted, ended := c.claims(now, b, claims)
+	c.refresh(now, b)
 	b.heartbeat, b.deadline = c.cfg.Heartbeat, c.cfg.Deadline
 	c.toWorker(b.conn.conn, protocol.RegistrationAck{
 		Session: c.session, Nonce: b.nonce, BindingID: b.id, Secret: b.secret, NextSeq: b.slots.first, Window: b.window,
-		Heartbeat: b.heartbeat, Deadline: b.deadline,
+		Heartbeat: b.heartbeat, Deadline: b.deadline, Epoch: c.ancestry(), Queue: c.queueName, Adopted: adopted,
 	})
+	c.tellClaimsEnded(b, ended)
 }
 
 func (c *Controller) refuseRegistration(w *workerConn, m protocol.RegisterConsumer, code protocol.RefusalCode, reason string, wait time.Duration) {

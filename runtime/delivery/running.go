@@ -152,7 +152,9 @@ func (c *Consumer) handlerDone(now Now, r *run, ev HandlerDone) {
 			p = c.group.enter(now, c, p.key.queue)
 			defer c.group.evict(now)
 		}
-		c.remember(p, r.messageID, rememberedJob{r.identity, r.held, ev.Reason})
+		c.remember(p, r.messageID, rememberedJob{identity: r.identity, held: r.held, reason: ev.Reason})
+		c.registration.unclaimed = true
+		c.claimSoon(now)
 	}
 }
 

@@ -46,7 +46,12 @@ type Stats struct {
 	QueueError       string
 	IsolatedConfirms int
 
+	// AwaitedWorkers is how many workers are waited for after a load before reloaded jobs are dispatched; 0 when nothing waits.
+	AwaitedWorkers int
+
 	Accepted, Confirmed, DeadLettered, Redelivered, Nacked, HandedBack uint64
+	// Adopted counts running jobs that went on in a new binding by a worker's claim, Claimed those completed by one.
+	Adopted, Claimed uint64
 	// Dropped counts refused or ignored messages by reason (B-280).
 	Dropped map[string]uint64
 

@@ -81,6 +81,9 @@ func (c *Controller) disconnect(now Now, conn ConnID) {
 }
 
 func (c *Controller) workerGone(now Now, ev WorkerGone) {
+	if ev.BootNonce == "" {
+		c.arrived(ev.PodUID)
+	}
 	p, ok := c.pods[ev.PodUID]
 	if !ok {
 		return

@@ -167,11 +167,32 @@ func (w *world) do(a Action) {
 		}
 	case JobSettled:
 		w.settled = append(w.settled, a)
+	case ResolveClaims:
+		w.later(func() { w.step(w.resolve(a)) })
 	case Failed:
 		w.failed = append(w.failed, a)
 	default:
 		w.t.Fatalf("unknown action %T", a)
 	}
+}
+
+// resolve is what a host does about claims of jobs that the Controller does not hold.
+func (w *world) resolve(a ResolveClaims) ClaimsResolved {
+	ev := ClaimsResolved{Epoch: a.Epoch, PodUID: a.PodUID, BindingID: a.BindingID}
+	for _, ref := range a.Refs {
+		state, ok, err := w.queue.Lookup(context.Background(), ref.MessageID)
+		switch {
+		case err != nil || ok && state.StoreSeq == ref.StoreSeq && state.Status == queue.StatusStored:
+			continue
+		case ok && state.StoreSeq == ref.StoreSeq && state.Status == queue.StatusDeadLettered:
+			if _, err := w.queue.Apply(context.Background(), a.Epoch, queue.Batch{Confirms: []queue.JobRef{ref}}); err != nil {
+				continue
+			}
+			ev.Confirmed = append(ev.Confirmed, ref)
+		}
+		ev.Ended = append(ev.Ended, ref)
+	}
+	return ev
 }
 
 // run delivers everything that is on its way, without letting time pass.
@@ -261,7 +282,7 @@ func (w *world) check() {
 	}
 	free := 0
 	for _, b := range c.roster.ring {
-		if b.bound+b.settling > max(b.window, c.cfg.MaxWindow) || b.current > b.demand {
+		if b.bound+b.settling > max(b.window, c.cfg.MaxWindow, b.adopted) || b.current > b.demand {
 			w.t.Fatalf("I-3/I-4: binding %s: bound %d settling %d current %d demand %d", b.id, b.bound, b.settling, b.current, b.demand)
 		}
 		free += b.free

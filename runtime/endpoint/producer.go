@@ -275,6 +275,8 @@ func (p *Producer) execute(action delivery.Action) {
 		}
 	case delivery.JobSettled:
 		p.waiters.settle(a)
+	case delivery.ResolveClaims:
+		p.resolve(a)
 	case delivery.Failed:
 		p.failed(a)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
 )
 
 // consumerView watches one worker process from outside.
@@ -18,6 +19,7 @@ type consumerView struct {
 	runs        int
 	runIDs      map[delivery.RunID]bool
 	succeeded   map[flowJob]bool // whose handler ended in success in this process
+	finished    map[flowRef]bool // jobs of which nobody refused that
 	settlements map[settlementKey]protocol.Settlement
 	appReady    bool
 }
@@ -36,9 +38,16 @@ type settlementKey struct {
 	seq     int64
 }
 
+// flowRef names a job of a flow.
+type flowRef struct {
+	flow *flow
+	ref  queue.JobRef
+}
+
 func newConsumerView(s *sidecar) *consumerView {
 	v := &consumerView{
 		s: s, w: s.w, running: map[string]*run{}, runIDs: map[delivery.RunID]bool{}, succeeded: map[flowJob]bool{},
+		finished:    map[flowRef]bool{},
 		settlements: map[settlementKey]protocol.Settlement{},
 	}
 	v.reconfigured(s.config)
@@ -86,6 +95,11 @@ func (v *consumerView) action(action delivery.ConsumerAction) {
 	switch a := action.(type) {
 	case delivery.StartHandler:
 		v.started(a)
+	case delivery.CancelHandler: // it may have finished in the app's eyes already, and its word is refused all the same
+		if r := v.s.runs[a.Run]; r != nil {
+			r.canceled = true
+			delete(v.finished, flowRef{r.flow, queue.JobRef{MessageID: r.delivery.Job.MessageID, StoreSeq: r.delivery.StoreSeq}})
+		}
 	case delivery.ToController:
 		if l := v.s.linkOn(a.Conn); l != nil {
 			v.said(l, a.Message)
@@ -160,6 +174,7 @@ func (v *consumerView) ended(r *run, outcome protocol.Outcome) {
 	f := r.flow.ledger.bySeq[r.delivery.StoreSeq]
 	if outcome == protocol.Confirmed {
 		v.succeeded[flowJob{r.flow, id}], r.flow.ledger.succeeded[id] = true, true
+		v.finished[flowRef{r.flow, queue.JobRef{MessageID: id, StoreSeq: r.delivery.StoreSeq}}] = !r.canceled
 	}
 	if f == nil || f.ref.MessageID != id {
 		return
@@ -193,6 +208,11 @@ func (v *consumerView) said(l *link, message protocol.FromWorker) {
 			v.w.violate("I-4", "%s registers with window %d, at most %d is configured", v.s.name, m.Window, v.window)
 		}
 		l.nonce = m.Nonce
+		for _, claim := range m.Claims {
+			if claim.State == protocol.ClaimConfirmed && !v.succeeded[flowJob{l.flow, claim.MessageID}] {
+				v.w.violate("I-8", "%s claims to have finished %s, which no handler of it did", v.s.name, claim.MessageID)
+			}
+		}
 	case protocol.Request:
 		if m.BindingID != l.binding {
 			l.rebind(m.BindingID)
@@ -259,9 +279,9 @@ func (v *consumerView) after() {
 	for i, part := range status.Flows {
 		v.s.links[i].waits = calm && part.Buffered > 0
 	}
-	// Handlers of ended bindings keep running beside a full window of each flow.
+	// Handlers of ended bindings keep running beside a full window of each flow, and a binding may begin with what two before it left.
 	flows := len(v.s.links)
-	if limit := flows*v.window + v.concurrency; status.Unsettled > limit || status.Buffered > flows*v.window {
+	if limit := 3 * flows * (v.window + v.concurrency); status.Unsettled > limit || status.Buffered > flows*v.window {
 		v.w.violate("I-12", "%s holds %d unsettled, %d of them buffered, of a window of %d", v.s.name, status.Unsettled, status.Buffered, v.window)
 	}
 }

@@ -37,6 +37,11 @@ type controllerView struct {
 	finished   map[queue.JobRef]bool // heard as confirmed, on the stream that counts, by this process
 	owed       map[queue.JobRef]bool // had a try that failed, which is not written yet
 	returned   map[queue.JobRef]int  // came back untouched and wait for another worker; the attempt that they wait for
+
+	claims map[delivery.ConnID][]protocol.Claim // of the latest registration of a stream, those that are true
+	proven map[int64]bool                       // store sequences that a worker proved finished
+	lost   map[string]int                       // how often a run of a MessageID was claimed lost since its latest dispatch
+	guards map[int64][]guard
 }
 
 // bindingView is a binding as its messages show it.
@@ -62,6 +67,7 @@ type deliveryView struct {
 	heard   bool // a matching settlement has come in
 	sure    bool // on the stream that the controller listens to
 	outcome protocol.Outcome
+	ticket  protocol.Ticket
 	taken   bool // and the controller has taken it over
 }
 
@@ -80,6 +86,7 @@ func newControllerView(p *producer) *controllerView {
 		endpoints: map[delivery.ConnID]*endpointView{}, processes: map[string][]string{},
 		bindings: map[string]*bindingView{}, latest: map[string]*deliveryView{},
 		finished: map[queue.JobRef]bool{}, owed: map[queue.JobRef]bool{}, returned: map[queue.JobRef]int{},
+		claims: map[delivery.ConnID][]protocol.Claim{}, proven: map[int64]bool{}, lost: map[string]int{}, guards: map[int64][]guard{},
 	}
 }
 
@@ -136,6 +143,7 @@ func (v *controllerView) fromWorker(e delivery.WorkerMessage) {
 	switch m := e.Message.(type) {
 	case protocol.RegisterConsumer:
 		v.registered[e.Conn] = m.Incarnation
+		v.claimed(e.Conn, m.Claims)
 	case protocol.Request:
 		if b := v.known(m.BindingRef); b != nil {
 			b.demand = max(b.demand, m.RequestUpTo)
@@ -195,6 +203,9 @@ func (b *bindingView) settle(s protocol.Settlement, sure bool) *deliveryView {
 
 // learned notes what a settlement that counts obliges the controller to.
 func (v *controllerView) learned(d *deliveryView, s protocol.Settlement) {
+	if v.proven[d.ref.StoreSeq] {
+		return // it is complete by another worker's claim
+	}
 	switch s.Outcome {
 	case protocol.Confirmed:
 		v.finished[d.ref] = true
@@ -283,6 +294,9 @@ func (v *controllerView) loaded(e delivery.Loaded) {
 	v.loadOp = 0
 	v.loading, v.reading = false, 0
 	v.p.epoch = e.Epoch
+	if v.newest() {
+		v.guardJobs(e)
+	}
 	v.session = v.p.machine.Stats().Session
 	v.bindings, v.latest = map[string]*bindingView{}, map[string]*deliveryView{}
 	clear(v.owed) // with the load, what the queue says of tries holds
@@ -447,6 +461,12 @@ func (v *controllerView) bound(conn delivery.ConnID, m protocol.RegistrationAck)
 	}
 	b.conn = conn
 	b.window = max(b.window, m.Window)
+	if m.Epoch != uint64(v.p.epoch) || m.Queue == "" {
+		v.w.violate("I-5", "%s acknowledges under epoch %d of %q, it was given %d", v.p.name, m.Epoch, m.Queue, v.p.epoch)
+	}
+	for _, a := range m.Adopted {
+		v.adopted(conn, b, a)
+	}
 }
 
 // processBound is B-089: a process that another one of its pod has replaced is over, whatever of it is still on its way.
@@ -468,12 +488,20 @@ func (v *controllerView) settledAck(m protocol.SettledAck) {
 		return
 	}
 	take := func(seq int64) {
-		if d := b.deliveries[seq]; d == nil || !d.heard {
+		d := b.deliveries[seq]
+		if d == nil || !d.heard && !v.proven[d.ref.StoreSeq] {
 			v.w.violate("I-8", "%s says it took over settlement %d of %s, which never came", v.p.name, seq, m.BindingID)
-		} else {
-			d.taken = true
-			v.checkDurable(d)
+			return
 		}
+		if !d.heard { // another worker had finished it
+			d.heard = true
+			b.heard++
+		}
+		d.taken = true
+		if f := v.w.ledger.bySeq[d.ref.StoreSeq]; f != nil && f.ref == d.ref && !f.settled {
+			f.released = true
+		}
+		v.checkDurable(d)
 	}
 	for ; b.taken < m.UpTo; b.taken++ {
 		take(b.taken + 1)
@@ -521,8 +549,10 @@ func (v *controllerView) dispatched(b *bindingView, d protocol.Delivery) {
 	if inFlight := b.sent - b.heard; inFlight > int64(b.window) {
 		v.w.violate("I-4", "%s has %d in flight in %s, the window is %d", v.p.name, inFlight, b.ref.BindingID, b.window)
 	}
-	fresh := &deliveryView{binding: b, seq: d.WorkerSeq, ref: ref, attempt: d.Attempt}
+	fresh := &deliveryView{binding: b, seq: d.WorkerSeq, ref: ref, attempt: d.Attempt, ticket: d.Ticket}
 	b.deliveries[d.WorkerSeq] = fresh
+	v.w.ledger.gave(b.incarnation.PodUID, ref, d.Attempt, d.Ticket)
+	v.checkGuards(b, ref)
 	v.checkElsewhere(fresh, d)
 	v.latest[ref.MessageID] = fresh
 	v.dispatches = append(v.dispatches, fresh)
@@ -588,6 +618,10 @@ func (v *controllerView) checkAttempt(before, now *deliveryView) {
 		wrong = counted != 1
 	case !before.heard && before.binding.ended:
 		wrong = counted != 0
+	}
+	if lost := v.lost[now.ref.MessageID]; lost > 0 { // earlier deliveries turned out to be tries, perhaps of another controller
+		wrong = wrong && (counted < 1 || counted > 1+lost)
+		delete(v.lost, now.ref.MessageID)
 	}
 	if f := v.w.ledger.bySeq[now.ref.StoreSeq]; counted == 0 && f != nil && v.newest() &&
 		(!before.heard || before.sure && before.outcome == protocol.HandedBack && started) {

@@ -61,6 +61,7 @@ const (
 	IntakeClosed
 	IntruderSpoke
 	ForgedSettlement
+	ForgedClaim
 	HandlerNacked
 	HandlerBroken
 	HandlerRejected
@@ -95,7 +96,7 @@ var faultNames = [faults]string{
 	DeadLetterDropped: "dead letter dropped", Cordoned: "worker cordoned", Uncordoned: "worker uncordoned",
 	DrainStarted: "drain started", DrainFinished: "drain finished", DrainKilled: "drain cut short", ScaledUp: "scaled up",
 	ScaledDown: "scaled down", Reconfigured: "reconfigured", IntakeClosed: "intake closed", IntruderSpoke: "intruder spoke",
-	ForgedSettlement: "settlement forged", HandlerNacked: "handler nacked", HandlerBroken: "handler of a broken revision failed",
+	ForgedSettlement: "settlement forged", ForgedClaim: "claim forged", HandlerNacked: "handler nacked", HandlerBroken: "handler of a broken revision failed",
 	HandlerRejected: "handler rejected",
 	HandlerDelayed:  "handler delayed", HandlerUnreachable: "app unreachable", HandlerOverran: "handler ran past its timeout",
 	PoisonKilled: "poison job killed its worker", RevisionPaused: "revision paused by its breaker",
@@ -120,7 +121,9 @@ type Counts struct {
 	ConcurrentRuns uint64
 	Lost           uint64
 	Reloads        uint64
-	Profiles       map[string]uint64
+	// Adopted are jobs that went on in another binding by a claim, LettersClaimed dead letters that one confirmed.
+	Adopted, LettersClaimed uint64
+	Profiles                map[string]uint64
 }
 
 // Add adds another run's counts.
@@ -139,6 +142,8 @@ func (c *Counts) Add(o Counts) {
 	c.ConcurrentRuns += o.ConcurrentRuns
 	c.Lost += o.Lost
 	c.Reloads += o.Reloads
+	c.Adopted += o.Adopted
+	c.LettersClaimed += o.LettersClaimed
 	if c.Profiles == nil {
 		c.Profiles = map[string]uint64{}
 	}

@@ -99,7 +99,7 @@ func (i *intruder) harm(p *producer) protocol.FromWorker {
 	odd := func() int64 {
 		return pick(rng, 0, -1, 1, 2, 3, int64(rng.IntN(40)), math.MaxInt64, math.MinInt64, math.MaxInt64-1, 10_001)
 	}
-	switch rng.IntN(13) {
+	switch rng.IntN(15) {
 	case 0, 1:
 		return i.register()
 	case 2: // somebody else's identity
@@ -134,6 +134,10 @@ func (i *intruder) harm(p *producer) protocol.FromWorker {
 		return i.forge(p, odd)
 	case 10:
 		return protocol.Ack{}
+	case 13, 14: // what others hold, or what it holds otherwise
+		r := i.register()
+		r.Claims = i.forgedClaims(p)
+		return r
 	default:
 		return protocol.Heartbeat{BindingRef: i.someRef(p), StartedSeq: odd()}
 	}

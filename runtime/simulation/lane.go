@@ -151,15 +151,49 @@ func (p *producer) read(a delivery.ReadJobs) {
 	})
 }
 
+// resolve is runtime/endpoint's: what became of claimed jobs that the controller does not hold.
+func (p *producer) resolve(a delivery.ResolveClaims) {
+	w := p.w
+	var letters []queue.JobRef
+	done := delivery.ClaimsResolved{Epoch: a.Epoch, PodUID: a.PodUID, BindingID: a.BindingID}
+	p.run(w.planOperation(false), func() error {
+		for _, ref := range a.Refs {
+			switch _, status := w.store.lookup(ref); status {
+			case queue.StatusDeadLettered:
+				letters = append(letters, ref)
+			case queue.StatusStored:
+			default:
+				done.Ended = append(done.Ended, ref)
+			}
+		}
+		if len(letters) == 0 {
+			return nil
+		}
+		batch := queue.Batch{Confirms: letters}
+		result, err := w.store.apply(a.Epoch, batch)
+		w.ledger.applied(p, a.Epoch, batch, result, err)
+		if err == nil {
+			w.counts.LettersClaimed += uint64(len(letters))
+			done.Ended, done.Confirmed = append(done.Ended, letters...), letters
+		}
+		return err
+	}, func(err error) {
+		if err != nil {
+			done.Ended, done.Confirmed = nil, nil
+		}
+		p.take(done)
+	})
+}
+
 func cloneBatch(b queue.Batch) queue.Batch {
 	b.Stores, b.Accepts, b.Attempts = slices.Clone(b.Stores), slices.Clone(b.Accepts), slices.Clone(b.Attempts)
-	b.DeadLetters, b.Confirms = slices.Clone(b.DeadLetters), slices.Clone(b.Confirms)
+	b.DeadLetters, b.Confirms, b.Workers = slices.Clone(b.DeadLetters), slices.Clone(b.Confirms), slices.Clone(b.Workers)
 	return b
 }
 
 func sameBatch(a, b queue.Batch) bool {
 	return a.Cursor == b.Cursor && slices.Equal(a.Accepts, b.Accepts) && slices.Equal(a.Attempts, b.Attempts) &&
-		slices.Equal(a.DeadLetters, b.DeadLetters) && slices.Equal(a.Confirms, b.Confirms) &&
+		slices.Equal(a.DeadLetters, b.DeadLetters) && slices.Equal(a.Confirms, b.Confirms) && slices.Equal(a.Workers, b.Workers) &&
 		slices.EqualFunc(a.Stores, b.Stores, func(x, y queue.StoreRequest) bool {
 			return x.Job.MessageID == y.Job.MessageID && x.Digest == y.Digest
 		})

@@ -29,7 +29,9 @@ type life struct {
 	redrives   int
 	uncounted  int // deliveries that ended before the handler started, or without an app to reach
 	storedAt   time.Duration
-	running    int // handlers running now, anywhere
+	running    int  // handlers running now, anywhere
+	lost       int  // runs of it that were claimed lost, perhaps of a time before a redrive
+	released   bool // its worker was told to forget it before its end was durable
 }
 
 // ledger is the book of truth: it sees what the queue committed and what handlers did, and knows nothing of the machines.
@@ -45,6 +47,7 @@ type ledger struct {
 	maxAttempts  int    // the lowest that was ever configured; 0 if never limited
 	mostAttempts int    // the highest, without end if it was ever unlimited
 
+	given       map[gift]proof
 	submissions map[string]*submission
 	settledIDs  map[string]bool // ids that ended well or among the dead letters, once
 	lost        map[string]bool // ids that a volatile queue forgot
@@ -61,7 +64,7 @@ func newLedger(w *flow) *ledger {
 // begin opens the book of an empty queue.
 func (l *ledger) begin() {
 	l.epoch, l.cursor, l.open = 0, 0, nil
-	l.byID, l.bySeq = map[string]*life{}, map[int64]*life{}
+	l.byID, l.bySeq, l.given = map[string]*life{}, map[int64]*life{}, map[gift]proof{}
 }
 
 func (l *ledger) reconfigured(c delivery.ControllerConfig) {
@@ -255,7 +258,7 @@ func (l *ledger) deadLettered(d queue.DeadLetterRequest) {
 	switch {
 	case d.Reason == "":
 		l.w.violate("I-10", "%v became a dead letter without a reason", d.JobRef)
-	case f.rejects == 0 && (l.maxAttempts == 0 || f.dispatches < l.maxAttempts):
+	case f.rejects == 0 && (l.maxAttempts == 0 || f.dispatches+f.lost < l.maxAttempts):
 		l.w.violate("I-10", "%v became a dead letter (%s) after %d dispatches, at least %d are allowed and nobody rejected it",
 			d.JobRef, d.Reason, f.dispatches, l.maxAttempts)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
 // pod is one worker pod: an app that runs handlers and, one after the other, the sidecars that feed it.
@@ -18,6 +19,7 @@ type pod struct {
 	dark    bool     // nothing gets in or out
 	leaving bool     // it was told to drain for good
 	gone    bool
+	lost    map[*flow][]protocol.Claim // what its dead sidecars ran
 }
 
 func (w *world) addPod() {
@@ -53,6 +55,7 @@ func (p *pod) crashSidecar(f Fault) {
 	if p.w.chance(0.4) { // its lease tells, soon or after the next process is bound
 		p.tellGone(p.sidecar.name)
 	}
+	p.sidecar.leaveRuns()
 	p.sidecar.die()
 	p.sidecar = nil
 	p.w.plan(50*time.Millisecond+p.w.someTime(500*time.Millisecond), p.boot)

@@ -170,6 +170,8 @@ func (p *producer) do(action delivery.Action) {
 			s.endAtProducer(p.w.upTo(20 * time.Millisecond))
 		}
 	case delivery.JobSettled:
+	case delivery.ResolveClaims:
+		p.resolve(a)
 	case delivery.Failed:
 		p.fail(a)
 	default:

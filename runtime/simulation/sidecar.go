@@ -62,7 +62,13 @@ func (s *sidecar) start() {
 	if s.pod.ready {
 		s.take(delivery.AppReady{Ready: true})
 	}
+	lost := s.pod.lost
+	s.pod.lost = nil
 	for _, l := range s.links {
+		if claims := lost[l.flow]; len(claims) > 0 && s.w.chance(0.8) { // else what the process before kept was lost with it
+			s.take(delivery.HoldClaims{Flow: l.flow.title, Claims: claims})
+			s.w.plan(s.w.upTo(3*time.Second), func() { s.receive(func() { s.take(delivery.OrphansGone{}) }) }) // handlers end with their sidecar here
+		}
 		l.dial(s.w.upTo(100 * time.Millisecond))
 	}
 }

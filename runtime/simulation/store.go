@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"encoding/binary"
 	"maps"
 	"slices"
 	"time"
@@ -42,15 +43,21 @@ type store struct {
 	cursor int64
 	byID   map[string]*storedJob
 	bySeq  map[int64]*storedJob
+
+	secret  queue.Secret
+	workers []protocol.Incarnation
 }
 
+// newStore has a secret that is another one for a queue that is opened later, and in every replay the same.
 func newStore(now queueClock) *store {
-	return &store{now: now, byID: map[string]*storedJob{}, bySeq: map[int64]*storedJob{}}
+	var secret queue.Secret
+	binary.BigEndian.PutUint64(secret[:], uint64(now())+1)
+	return &store{now: now, secret: secret, byID: map[string]*storedJob{}, bySeq: map[int64]*storedJob{}}
 }
 
 func (s *store) load() (queue.State, queue.Epoch, []queue.Row, error) {
 	s.epoch++
-	state := queue.State{Cursor: s.cursor}
+	state := queue.State{Cursor: s.cursor, Secret: s.secret, Workers: slices.Clone(s.workers)}
 	var rows []queue.Row
 	for _, seq := range slices.Sorted(maps.Keys(s.bySeq)) {
 		j := s.bySeq[seq]
@@ -119,6 +126,9 @@ func refsOf(batch queue.Batch) []queue.JobRef {
 func (s *store) apply(epoch queue.Epoch, batch queue.Batch) (queue.Result, error) {
 	if err := s.check(epoch, batch); err != nil {
 		return queue.Result{}, err
+	}
+	if batch.Workers != nil {
+		s.workers = slices.Clone(batch.Workers)
 	}
 	result := queue.Result{}
 	for _, r := range batch.Stores {

@@ -95,9 +95,31 @@ func (p *producer) do(a delivery.Action) {
 		w.later(func() { w.closeWorker(a.Conn) })
 	case delivery.ToProducer:
 		w.later(func() { p.receive(a.Message) })
+	case delivery.ResolveClaims:
+		w.later(func() { p.resolve(ctx, a) })
 	case delivery.Failed:
 		p.failed = append(p.failed, a)
 	}
+}
+
+// resolve finds out what became of claimed jobs that the Controller does not hold.
+func (p *producer) resolve(ctx context.Context, a delivery.ResolveClaims) {
+	ev := delivery.ClaimsResolved{Epoch: a.Epoch, PodUID: a.PodUID, BindingID: a.BindingID}
+	for _, ref := range a.Refs {
+		state, found, err := p.q.Lookup(ctx, ref.MessageID)
+		known := found && state.StoreSeq == ref.StoreSeq
+		if err != nil || known && state.Status == queue.StatusStored {
+			continue
+		}
+		if known && state.Status == queue.StatusDeadLettered {
+			if _, err := p.q.Apply(ctx, a.Epoch, queue.Batch{Confirms: []queue.JobRef{ref}}); err != nil {
+				continue
+			}
+			ev.Confirmed = append(ev.Confirmed, ref)
+		}
+		ev.Ended = append(ev.Ended, ref)
+	}
+	p.step(ev)
 }
 
 func (p *producer) apply(ctx context.Context, a delivery.ApplyBatch) {

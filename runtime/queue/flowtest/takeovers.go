@@ -61,6 +61,12 @@ var takeovers = []scenario{
 		w.hold = true
 		b := w.work("b", next)
 		w.hold = false
+		old.before = func(b queue.Batch) error { // what it writes when a worker joins is late, or it would learn there that it is fenced
+			if b.Workers != nil && len(b.Confirms) == 0 {
+				return errors.New("no answer")
+			}
+			return nil
+		}
 		a := w.work("a", old)
 		w.equal("the old one dispatched", len(a.starts), 4)
 		w.advance(patience)

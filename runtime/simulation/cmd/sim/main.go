@@ -191,6 +191,7 @@ func summary(c simulation.Counts, took time.Duration) {
 	fmt.Fprintf(w, "steps\t%d\t%d messages\n", c.Steps, c.Messages)
 	fmt.Fprintf(w, "submissions\t%d\t%d stored, %d confirmed, %d lost by volatile queues\n", c.Submissions, c.Stored, c.Confirmed, c.Lost)
 	fmt.Fprintf(w, "redelivered\t%d\t%d handlers ran again after a success, %d beside another run\n", c.Redelivered, c.DuplicateRuns, c.ConcurrentRuns)
+	fmt.Fprintf(w, "adopted\t%d\t%d dead letters confirmed by a claim\n", c.Adopted, c.LettersClaimed)
 	fmt.Fprintf(w, "loads\t%d\t\n", c.Reloads)
 	fmt.Fprintln(w, "\t\t")
 	for _, p := range simulation.Profiles {

@@ -1,0 +1,194 @@
+package delivery
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// claims takes in what a worker says it holds, and returns what of it is in its binding now and what it need not say again
+// (DESIGN 5.11). A claim counts by its ticket alone; one that proves nothing, or that the job has moved on from, changes nothing
+// and is counted.
+func (c *Controller) claims(now Now, b *binding, claims []protocol.Claim) ([]protocol.Adopted, []protocol.ClaimRef) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	var held []*job
+	var ended []protocol.ClaimRef
+	var unknown []queue.JobRef
+	for _, claim := range claims {
+		proven := c.tickets.prove(b.pod.uid, claim)
+		if claim.State == protocol.ClaimLost {
+			ended = append(ended, claim.Ref()) // said once, it is said
+		}
+		j := c.jobs[claim.MessageID]
+		switch {
+		case !proven:
+			c.drop("claim-ticket")
+		case j != nil && j.seq == claim.StoreSeq:
+			c.claim(now, b, j, claim)
+			if j.binding == b {
+				held = append(held, j)
+			}
+		case claim.State == protocol.ClaimConfirmed && claim.StoreSeq <= c.cursor:
+			unknown = append(unknown, queue.JobRef(claim.Ref()))
+		}
+	}
+	if len(unknown) > 0 && !b.resolving {
+		b.resolving = true
+		c.emit(ResolveClaims{Epoch: c.epoch, PodUID: b.pod.uid, BindingID: b.id, Refs: unknown})
+	}
+	return c.adopted(b, held), ended
+}
+
+func (c *Controller) adopted(b *binding, held []*job) []protocol.Adopted {
+	slices.SortFunc(held, func(x, y *job) int { return cmp.Compare(x.workerSeq, y.workerSeq) })
+	held = slices.Compact(held)
+	adopted := make([]protocol.Adopted, len(held))
+	for i, j := range held {
+		adopted[i] = protocol.Adopted{
+			WorkerSeq: j.workerSeq, StoreSeq: j.seq, MessageID: j.body.MessageID, Attempt: j.attempt(), Ticket: c.ticket(b, j),
+		}
+	}
+	return adopted
+}
+
+// claim settles one proven claim of a live job.
+func (c *Controller) claim(now Now, b *binding, j *job, claim protocol.Claim) {
+	switch claim.State {
+	case protocol.ClaimConfirmed:
+		c.finishClaimed(now, b, j, claim.Reason)
+	case protocol.ClaimRunning:
+		c.resumeClaimed(b, j, claim.Attempt)
+	case protocol.ClaimLost:
+		c.countLost(now, b, j, claim.Attempt)
+	}
+}
+
+// resumeClaimed gives a running job to the worker that runs it. An older attempt than the job is at was counted as failed or lost
+// since; a newer one was given out before a crash that its count did not survive.
+func (c *Controller) resumeClaimed(b *binding, j *job, attempt int) {
+	switch {
+	case j.binding == b:
+	case !j.pending():
+		c.drop("claim-moved")
+	case attempt < j.attempt():
+		c.drop("claim-attempt")
+	case !b.roomToAdopt():
+		c.drop("claim-span")
+	default:
+		c.backlog.withdraw(j)
+		c.adoptInto(b, j)
+		c.counts.adopted++
+	}
+}
+
+// finishClaimed completes a job wherever it is: proof that its handler finished beats whatever was planned for it since. A copy at
+// another worker is taken over as if that one had confirmed it; what it says later changes nothing (B-143).
+func (c *Controller) finishClaimed(now Now, b *binding, j *job, reason string) {
+	switch {
+	case j.place == settling:
+		j.finished = j.dead // a dead letter is confirmed once it is written
+		return
+	case j.place == bound:
+		j.binding.bound--
+		c.inFlight--
+		c.unwant(j)
+		if j.binding != b { // a probe that is taken back has said nothing
+			c.judge(now, j.binding.revision, j, protocol.HandedBack)
+		}
+	default:
+		c.backlog.withdraw(j)
+		if b != nil && b.roomToAdopt() { // so that its worker hears when the confirm is durable
+			c.adoptInto(b, j)
+			b.bound--
+			c.inFlight--
+		}
+	}
+	if b != nil {
+		c.judge(now, b.revision, j, protocol.Confirmed)
+	}
+	j.reason = reason
+	c.counts.claimed++
+	c.end(j, false)
+}
+
+// countLost counts a try whose end nobody will ever tell, and lets the job start again at once, like one whose worker was lost.
+func (c *Controller) countLost(now Now, b *binding, j *job, attempt int) {
+	switch {
+	case !j.pending():
+		c.drop("claim-moved")
+	case attempt != j.attempt():
+		c.drop("claim-attempt") // counted by what its worker reported, or older than a redrive
+	default:
+		c.backlog.withdraw(j)
+		j.last = b.pod.number
+		j.reason = "the worker's process was lost while it ran the job"
+		c.crashed(now, j)
+	}
+}
+
+// adoptInto gives a job of the backlog the next worker sequence without sending it: the worker has it.
+func (c *Controller) adoptInto(b *binding, j *job) {
+	first := b.started == b.current
+	c.assign(b, j)
+	j.redelivered = true
+	c.unload(j)
+	b.demand = max(b.demand, b.current)
+	b.adopted++
+	if first { // jobs start in the order of their sequences, so this says nothing of one before it
+		b.started = b.current
+	}
+}
+
+func (b *binding) roomToAdopt() bool {
+	return b.current < protocol.MaxSequence && b.slots.len() < maxSpan
+}
+
+func (c *Controller) tellClaimsEnded(b *binding, ended []protocol.ClaimRef) {
+	if len(ended) > 0 && b.conn != nil {
+		c.toWorker(b.conn.conn, protocol.ClaimsEnded{BindingID: b.id, Ended: ended})
+	}
+}
+
+// claimsResolved tells the worker which of its claims had ended before, and completes what lay among the dead letters.
+func (c *Controller) claimsResolved(now Now, ev ClaimsResolved) {
+	for _, ref := range ev.Confirmed {
+		if j := c.jobs[ref.MessageID]; j != nil && j.seq == ref.StoreSeq {
+			c.finishClaimed(now, nil, j, "") // a person was quicker and put it back
+			continue
+		}
+		if ev.Epoch == c.epoch {
+			c.counts.deadLetters = max(0, c.counts.deadLetters-1)
+		}
+		c.counts.confirmed++
+		c.counts.claimed++
+		c.notify(ref)
+		c.emit(JobSettled{Ref: ref})
+	}
+	p := c.pods[ev.PodUID]
+	if p == nil || p.binding == nil || p.binding.id != ev.BindingID {
+		return
+	}
+	p.binding.resolving = false
+	ended := make([]protocol.ClaimRef, len(ev.Ended))
+	for i, ref := range ev.Ended {
+		ended[i] = protocol.ClaimRef(ref)
+	}
+	c.tellClaimsEnded(p.binding, ended)
+}
+
+// ticket is what the binding's worker can claim the job with.
+func (c *Controller) ticket(b *binding, j *job) protocol.Ticket {
+	return c.tickets.of(b.pod.uid, j.seq, j.attempt(), j.body.MessageID)
+}
+
+// ancestry is the epoch that the worker is told: none without a name for the data that it counts for.
+func (c *Controller) ancestry() uint64 {
+	if c.queueName == "" {
+		return 0
+	}
+	return uint64(c.epoch)
+}
