@@ -53,8 +53,9 @@ func (c *Consumer) register(now Now) {
 		return
 	}
 	r.nonce, r.unclaimed = c.random.ID(), false
+	epoch, queue := r.lineage.latest()
 	c.send(protocol.RegisterConsumer{
-		Version: protocol.Version, Nonce: r.nonce, Incarnation: c.inc, Window: c.cfg.Window, Claims: c.claims(),
+		Version: protocol.Version, Nonce: r.nonce, Incarnation: c.inc, Window: c.cfg.Window, Claims: c.claims(), Epoch: epoch, Queue: queue,
 	})
 	c.timers.set(r.timer, now+c.jitter(r.pause))
 	r.pause = slower(r.pause)

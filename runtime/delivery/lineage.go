@@ -22,6 +22,15 @@ type ancestry struct {
 
 const rememberedQueues = 8
 
+// latest is the queue that the worker pulled from last, with the newest epoch of it.
+func (l *lineage) latest() (epoch uint64, queue string) {
+	if len(l.queues) == 0 {
+		return 0, ""
+	}
+	last := l.queues[len(l.queues)-1]
+	return last.epoch, last.queue
+}
+
 // accept judges the epoch of an acknowledgement and remembers it. One of an older epoch than that of the same queue seen before
 // comes from a controller that was replaced and does not know it: it must not be followed (B-072). A queue that the worker had left
 // for another one, or a second session of one epoch, shows two producers that share the flow's name: they are followed, for nobody

@@ -38,6 +38,27 @@ func TestB072_NoWayBackToAnOlderEpoch(t *testing.T) {
 	w.equal("rivals", a.cons.Status(w.now).Rivals, 0)
 }
 
+// A controller that was replaced and has nothing to write learns of it by the workers that turn away: else both would wait for ever.
+func TestReplacedControllerLearnsOfItByItsWorkers(t *testing.T) {
+	w := newWorld(t, nil)
+	a := w.worker("a", nil)
+	w.advance(time.Second)
+	old := w.ctl
+	w.boot(nil)
+	a.connect()
+	w.equal("bound to the new one", a.cons.Status(w.now).Registered, true)
+	w.ctl = old // the new process has died, and the old one is all that is left
+	a.disconnect()
+	a.connect()
+	w.advance(time.Second)
+	w.equal("fenced", len(w.failed), 1)
+	w.equal("counted", old.Stats().Dropped["older-epoch"], 1)
+	w.boot(nil)
+	a.connect()
+	w.advance(time.Second)
+	w.equal("bound again", a.cons.Status(w.now).Registered, true)
+}
+
 // B-217, A-012, C-18: two producers that share a name are detected and reported.
 func TestB217_TwoProducersUnderOneName(t *testing.T) {
 	ack := func(queue string, epoch uint64, session string) protocol.RegistrationAck {

@@ -29,6 +29,7 @@ func (c *Controller) register(now Now, w *workerConn, m protocol.RegisterConsume
 		c.refuseRegistration(w, m, protocol.RefusedIdentity, "the stream belongs to another pod", maxBackoff)
 		return
 	}
+	c.doubt(m)
 	p := c.pods[w.worker.PodUID]
 	if p == nil {
 		c.podsSeen++

@@ -122,6 +122,10 @@ type RegisterConsumer struct {
 	Window int
 	// Claims are the jobs that the worker holds from earlier deliveries, at most MaxClaims, in the order of their starts.
 	Claims []Claim
+	// Epoch is the newest that the worker has seen of Queue, the data that it pulled from last; 0 and empty before the first binding.
+	// It makes a controller that was replaced, and does not know it, find that out.
+	Epoch uint64
+	Queue string
 }
 
 // RegistrationAck opens or confirms a binding. A BindingID that the worker does not hold yet resets its sub-flow: expect

@@ -94,7 +94,21 @@ func (m RegisterConsumer) Validate() error {
 	if m.Window < 1 || m.Window > MaxFlowControlWindow {
 		return fmt.Errorf("%w: window %d is outside 1…%d", ErrInvalid, m.Window, MaxFlowControlWindow)
 	}
+	if err := checkEpoch(m.Epoch, m.Queue); err != nil {
+		return err
+	}
 	return checkClaims(m.Claims)
+}
+
+// checkEpoch wants an epoch and the name of its data, or neither.
+func checkEpoch(epoch uint64, queue string) error {
+	if (epoch == 0) != (queue == "") {
+		return fmt.Errorf("%w: epoch %d of queue %q", ErrInvalid, epoch, clip(queue, 64))
+	}
+	if queue == "" {
+		return nil
+	}
+	return CheckID("queue", queue)
 }
 
 // CheckRange returns an error wrapping ErrInvalid for a demand that is illegal whatever the binding holds, or that confirms
@@ -161,13 +175,9 @@ func (m RegistrationAck) Validate() error {
 		return fmt.Errorf("%w: window %d is outside 1…%d", ErrInvalid, m.Window, MaxFlowControlWindow)
 	case m.Heartbeat <= 0 || m.Deadline <= m.Heartbeat:
 		return fmt.Errorf("%w: heartbeat %v and deadline %v", ErrInvalid, m.Heartbeat, m.Deadline)
-	case (m.Epoch == 0) != (m.Queue == ""):
-		return fmt.Errorf("%w: epoch %d of queue %q", ErrInvalid, m.Epoch, clip(m.Queue, 64))
 	}
-	if m.Queue != "" {
-		if err := CheckID("queue", m.Queue); err != nil {
-			return err
-		}
+	if err := checkEpoch(m.Epoch, m.Queue); err != nil {
+		return err
 	}
 	return checkAdopted(m.Adopted)
 }

@@ -132,6 +132,8 @@ func TestMessagesValidate(t *testing.T) {
 		{"a claim with a long reason", func() { claim.Reason = strings.Repeat("r", 129); register.Claims = []Claim{claim} }, false},
 		{"too many claims", func() { register.Claims = slices.Repeat([]Claim{claim}, MaxClaims+1) }, false},
 		{"an epoch of no queue", func() { ack.Epoch = 1 }, false},
+		{"a registration with an epoch of no queue", func() { register.Epoch = 1 }, false},
+		{"a registration with an epoch", func() { register.Epoch, register.Queue = 1, "q" }, true},
 		{"an epoch of a queue", func() { ack.Epoch, ack.Queue = 1, "q" }, true},
 		{"a queue with a control character", func() { ack.Epoch, ack.Queue = 1, "q\n" }, false},
 		{"an adopted job", func() { ack.Adopted = []Adopted{{WorkerSeq: 1, StoreSeq: 1, MessageID: "m", Attempt: 1}} }, true},

@@ -1159,6 +1159,8 @@ type RegisterConsumer struct {
 	BootNonce     string                 `protobuf:"bytes,4,opt,name=boot_nonce,json=bootNonce,proto3" json:"boot_nonce,omitempty"`
 	Window        int32                  `protobuf:"varint,5,opt,name=window,proto3" json:"window,omitempty"`
 	Claims        []*Claim               `protobuf:"bytes,6,rep,name=claims,proto3" json:"claims,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Queue         string                 `protobuf:"bytes,8,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1233,6 +1235,20 @@ func (x *RegisterConsumer) GetClaims() []*Claim {
 		return x.Claims
 	}
 	return nil
+}
+
+func (x *RegisterConsumer) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *RegisterConsumer) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
 }
 
 type Claim struct {
@@ -3342,7 +3358,7 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x1b\n" +
-	"\tstore_seq\x18\x03 \x01(\x03R\bstoreSeq\"\xc1\x01\n" +
+	"\tstore_seq\x18\x03 \x01(\x03R\bstoreSeq\"\xed\x01\n" +
 	"\x10RegisterConsumer\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x05R\aversion\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x12\x17\n" +
@@ -3350,7 +3366,9 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\n" +
 	"boot_nonce\x18\x04 \x01(\tR\tbootNonce\x12\x16\n" +
 	"\x06window\x18\x05 \x01(\x05R\x06window\x12-\n" +
-	"\x06claims\x18\x06 \x03(\v2\x15.workpulling.v1.ClaimR\x06claims\"\xbf\x01\n" +
+	"\x06claims\x18\x06 \x03(\v2\x15.workpulling.v1.ClaimR\x06claims\x12\x14\n" +
+	"\x05epoch\x18\a \x01(\x04R\x05epoch\x12\x14\n" +
+	"\x05queue\x18\b \x01(\tR\x05queue\"\xbf\x01\n" +
 	"\x05Claim\x12\x1b\n" +
 	"\tstore_seq\x18\x01 \x01(\x03R\bstoreSeq\x12\x1d\n" +
 	"\n" +

@@ -22,7 +22,7 @@ var (
 
 var fromWorker = []protocol.FromWorker{
 	protocol.RegisterConsumer{Version: 1, Nonce: "n", Incarnation: protocol.Incarnation{PodUID: "uid", BootNonce: "boot"}, Window: 50},
-	protocol.RegisterConsumer{Version: 1, Nonce: "n", Incarnation: protocol.Incarnation{PodUID: "uid", BootNonce: "boot"}, Window: 50, Claims: []protocol.Claim{
+	protocol.RegisterConsumer{Version: 1, Nonce: "n", Incarnation: protocol.Incarnation{PodUID: "uid", BootNonce: "boot"}, Window: 50, Epoch: 9, Queue: "q", Claims: []protocol.Claim{
 		{StoreSeq: 7, MessageID: "job-1", Attempt: 2, Ticket: protocol.Ticket{1, 2, 3}, State: protocol.ClaimRunning},
 		{StoreSeq: 9, MessageID: "job-2", Attempt: 1, Ticket: protocol.Ticket{15: 9}, State: protocol.ClaimConfirmed, Reason: "done"},
 		{StoreSeq: 11, MessageID: "job-3", Attempt: 1, Ticket: protocol.Ticket{4}, State: protocol.ClaimLost},

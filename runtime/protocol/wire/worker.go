@@ -13,7 +13,7 @@ func EncodeFromWorker(message protocol.FromWorker) []*pb.WorkerFrame {
 	case protocol.RegisterConsumer:
 		return []*pb.WorkerFrame{{Message: &pb.WorkerFrame_Register{Register: &pb.RegisterConsumer{
 			Version: int32(m.Version), Nonce: m.Nonce, PodUid: m.Incarnation.PodUID, BootNonce: m.Incarnation.BootNonce, Window: int32(m.Window),
-			Claims: encodeClaims(m.Claims),
+			Claims: encodeClaims(m.Claims), Epoch: m.Epoch, Queue: m.Queue,
 		}}}}
 	case protocol.Request:
 		return []*pb.WorkerFrame{{Message: &pb.WorkerFrame_Request{Request: &pb.Request{
@@ -99,6 +99,7 @@ func decodeRegister(m *pb.RegisterConsumer) (protocol.FromWorker, error) {
 	return protocol.RegisterConsumer{
 		Version: int(m.GetVersion()), Nonce: m.GetNonce(), Window: int(m.GetWindow()),
 		Incarnation: protocol.Incarnation{PodUID: m.GetPodUid(), BootNonce: m.GetBootNonce()}, Claims: claims,
+		Epoch: m.GetEpoch(), Queue: m.GetQueue(),
 	}, checkIDs("nonce", m.GetNonce(), "pod uid", m.GetPodUid(), "boot nonce", m.GetBootNonce())
 }
 
