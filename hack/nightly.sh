@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# nightly.sh is the long work: a million seeds, a soak (the main job with many
-# documents and the same kills), race tests, benchmarks, the local cluster's own
-# faults, and the whole end-to-end suite. A step that is done for this commit is
-# not done again, so a run that was broken off goes on where it was. After each
-# step docs/results/nightly.md says what was done and what was not, to be
-# committed.
+# nightly.sh is the long work: a million seeds, ten minutes of killed processes,
+# a soak (the main job with many documents and some kills), race tests,
+# benchmarks, the local cluster's own faults, and the whole end-to-end suite. A
+# step that is done for this commit is not done again, so a run that was broken
+# off goes on where it was. After each step docs/results/nightly.md says what was
+# done and what was not, to be committed.
 #
 #   SEEDS=n          seeds in all (1000000), CHUNK=n at a time (50000)
 #   SOAK_DOCUMENTS=n documents of the soak (60000)
+#   CRASH_DURATION=t how long processes are killed (10m)
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -57,12 +58,14 @@ report() {
 	{
 		printf '# Long runs at %s\n\n' "$commit"
 		printf -- '- simulator: %s seeds, no invariant broken\n' "$((seen < seeds ? seen : seeds))"
+		printf -- '- kills of real processes under load: %s\n' "$(said crash)"
 		printf -- '- soak of %s documents: %s\n' "$soak" "$(said soak)"
 		printf -- '- race tests: %s\n' "$(said race)"
 		printf -- '- local cluster, its own faults: %s\n' "$(said cluster)"
 		printf -- '- end-to-end suite: %s\n' "$(said e2e)"
 		printf -- '- queue beside its peer: %s\n' "$(said queue-bench)"
 		printf -- '- benchmarks: %s\n' "$(said bench)"
+		output crash sed -n '/faults that hit/,/resident memory/p'
 		output soak sed -n '/The proof/,/^  lost 0/p'
 		output queue-bench cat
 		output bench grep -E '^(Benchmark|goos|goarch|cpu|pkg)'
@@ -72,6 +75,7 @@ report() {
 for ((start = 1; start <= seeds; start += chunk)); do
 	once "seeds-$start" go run ./runtime/simulation/cmd/sim -start "$start" -seeds "$((seeds - start + 1 < chunk ? seeds - start + 1 : chunk))"
 done
+once crash make crash DURATION="${CRASH_DURATION:-10m}"
 once soak make demo DOCUMENTS="$soak"
 once race make test-race
 once cluster make test-cluster
