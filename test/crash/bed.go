@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,6 +26,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
@@ -41,8 +43,8 @@ const (
 	operatorHost = "operator.test"
 )
 
-// deduplicationWindow is short, so that a long run sees tombstones go and memory stay; it is far longer than any job waits for a look.
-const deduplicationWindow = 90 * time.Second
+// deduplicationWindow is short, so that a long run sees tombstones go and memory stay, and longer than a job should wait for a look.
+const deduplicationWindow = 4 * time.Minute
 
 // Options of a bed.
 type Options struct {
@@ -77,6 +79,7 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	if err := os.Unsetenv("KUBECONFIG"); err != nil { // the pods of a cluster of someone's would run there
 		return b, err
 	}
+	log.SetLogger(logr.Discard()) // the operator, which would say something, is a process of its own
 	var err error
 	if b.env, err = environment.Start(ctx, environment.Options{}); err != nil {
 		return b, err

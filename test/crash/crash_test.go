@@ -161,7 +161,7 @@ func judge(ctx context.Context, t *testing.T, bed *Bed, chaos *Chaos, load *Load
 		t.Errorf("a process ended by itself: %s", line)
 	}
 	t.Logf("\n%s", f.table())
-	if f.Accepted == 0 || f.Accepted != f.Submitted || f.Accepted != f.Confirmed+f.DeadLetters || f.Lost != 0 {
+	if f.Accepted == 0 || f.Accepted != f.Submitted || f.Accepted != f.Confirmed+f.Forgotten+f.DeadLetters || f.Lost != 0 {
 		t.Errorf("submitted %d, accepted %d, confirmed %d, dead letters %d, lost %d", f.Submitted, f.Accepted, f.Confirmed, f.DeadLetters, f.Lost)
 	}
 	if len(f.hits) == 0 {

@@ -42,6 +42,7 @@ func (f *figures) table() string {
 		{"resubmissions of accepted jobs", f.load.Again.Load()},
 		{"accepted", f.Accepted},
 		{"confirmed", f.Confirmed},
+		{"confirmed and forgotten before the observer came to ask", f.Forgotten},
 		{"with their effect, on the right content", f.Effects},
 		{"dead letters, all of jobs that always fail", f.DeadLetters},
 		{"**lost**", f.Lost},

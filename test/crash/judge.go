@@ -38,6 +38,8 @@ type Verdict struct {
 	LateRuns []string
 	// Faults are what must not be, one line each, at most a hundred.
 	Faults []string
+	// Forgotten counts accepted jobs that the observer asked after too late: their effect was older than the deduplication window.
+	Forgotten int
 	// Lost counts accepted jobs that are neither confirmed nor a rightful dead letter, or have no effect though confirmed.
 	Lost int
 }
@@ -159,6 +161,9 @@ func (v *Verdict) judgeJob(id string, r Record, h *history) {
 	case r.State == stateConfirmed && !h.effect:
 		v.fault("%s is confirmed and no run of it ended well", id)
 		v.Lost++
+	case r.State == stateVanished && h.effect && r.SettledAt-h.firstGood >= Moment(deduplicationWindow):
+		v.Forgotten++
+		v.Effects++
 	case r.State == stateConfirmed:
 		v.Confirmed++
 		v.Effects++

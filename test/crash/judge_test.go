@@ -98,6 +98,10 @@ func TestJudge(t *testing.T) {
 			map[string]Record{"a": with(confirmed("a"), func(r *Record) { r.State = "vanished" })}, map[string]string{"w": "a a+"},
 			Verdict{Submitted: 1, Accepted: 1, Runs: 1, Lost: 1}, "vanished",
 		},
+		"forgotten when its time was over": {
+			map[string]Record{"a": with(confirmed("a"), func(r *Record) { r.State, r.SettledAt = "vanished", 11+Moment(deduplicationWindow) })},
+			map[string]string{"w": "a a+"}, Verdict{Submitted: 1, Accepted: 1, Forgotten: 1, Effects: 1, Runs: 1}, "",
+		},
 		"never accepted": {
 			map[string]Record{"a": {SHA256: "hash of a"}}, map[string]string{"w": "a a+"}, Verdict{Submitted: 1, Runs: 1}, "",
 		},

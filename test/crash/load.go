@@ -25,7 +25,7 @@ const (
 // Bounds of the load.
 const (
 	submitters = 24
-	observers  = 8
+	observers  = 24
 	// lookFirst and lookLast are the times between two looks at a job, which double.
 	lookFirst, lookLast = time.Second, 8 * time.Second
 	// resubmitPercent of the accepted jobs are submitted once more a little later.
