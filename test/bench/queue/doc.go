@@ -7,6 +7,9 @@
 // Invariants: payloads are random bytes (an engine that compresses gains nothing), every commit of local and the peer is
 // synced, all contestants get the same ids in the same order, and absolute figures are of one machine only: judge ratios.
 //
+// The disk figures of PostgreSQL are 0: it keeps its data elsewhere.
+//
 //	go run . -dir /some/disk            about two minutes
+//	go run . -dir /some/disk -postgres postgres://user@/database?host=/socket/directory
 //	go run . -dir /some/disk -rows 1000000
 package main

@@ -12,19 +12,26 @@ import (
 func main() {
 	dir := flag.String("dir", os.TempDir(), "a directory on the disk to measure")
 	rows := flag.Int("rows", 100_000, "jobs that make the large backlog")
-	only := flag.String("only", "", "measure one contestant alone (local, memory or pebble), for its memory")
+	only := flag.String("only", "", "measure one contestant alone (local, memory, pebble or postgres), for its memory")
+	url := flag.String("postgres", "", "connection string of a PostgreSQL database to measure too, with its data on the same disk")
 	flag.Parse()
-	if err := run(*dir, *rows, *only); err != nil {
+	if err := run(*dir, *rows, *only, *url); err != nil {
 		fmt.Fprintln(os.Stderr, "measuring:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir string, rows int, only string) error {
+func run(dir string, rows int, only, url string) error {
 	contestants := []struct {
 		name string
 		open func(dir string) (contestant, error)
 	}{{"local", openLocal}, {"memory", openMemory}, {"pebble", openPebble}}
+	if url != "" {
+		contestants = append(contestants, struct {
+			name string
+			open func(dir string) (contestant, error)
+		}{"postgres", openPostgres(url)})
+	}
 	var names []string
 	results := map[string][]figure{}
 	for _, c := range contestants {

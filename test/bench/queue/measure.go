@@ -90,7 +90,7 @@ func measure(open func() (contestant, error), place string, rows int) (_ []figur
 		return nil, err
 	}
 	steps := []func() error{
-		func() error { return b.stores("empty: store", false, 1, 16, 256) },
+		func() error { return b.stores("empty: store", false, 1, 16, 256, 1024) },
 		func() error { return b.stores("empty: store and settle", true, 1, 16, 256) },
 		func() error { return b.settlers("empty: 64 callers settle one each", 64, 40) },
 		func() error { return b.fill(rows) },
