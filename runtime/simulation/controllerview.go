@@ -33,10 +33,11 @@ type controllerView struct {
 	processes    map[string][]string // boot nonces of a pod in the order in which they were bound
 	accepted     []queue.JobRef      // acknowledged by the producer, and heard in time
 
-	dispatches []*deliveryView       // of this step
-	finished   map[queue.JobRef]bool // heard as confirmed, on the stream that counts, by this process
-	owed       map[queue.JobRef]bool // had a try that failed, which is not written yet
-	returned   map[queue.JobRef]int  // came back untouched and wait for another worker; the attempt that they wait for
+	dispatches []*deliveryView               // of this step
+	gone       map[protocol.Incarnation]bool // it was told that the process is over, after it had been bound
+	finished   map[queue.JobRef]bool         // heard as confirmed, on the stream that counts, by this process
+	owed       map[queue.JobRef]bool         // had a try that failed, which is not written yet
+	returned   map[queue.JobRef]int          // came back untouched and wait for another worker; the attempt that they wait for
 
 	claims map[delivery.ConnID][]protocol.Claim // of the latest registration of a stream, those that are true
 	proven map[int64]bool                       // store sequences that a worker proved finished
@@ -85,7 +86,7 @@ func newControllerView(p *producer) *controllerView {
 		p: p, w: p.w, loading: true, registered: map[delivery.ConnID]protocol.Incarnation{},
 		endpoints: map[delivery.ConnID]*endpointView{}, processes: map[string][]string{},
 		bindings: map[string]*bindingView{}, latest: map[string]*deliveryView{},
-		finished: map[queue.JobRef]bool{}, owed: map[queue.JobRef]bool{}, returned: map[queue.JobRef]int{},
+		finished: map[queue.JobRef]bool{}, owed: map[queue.JobRef]bool{}, returned: map[queue.JobRef]int{}, gone: map[protocol.Incarnation]bool{},
 		claims: map[delivery.ConnID][]protocol.Claim{}, proven: map[int64]bool{}, lost: map[string]int{}, guards: map[int64][]guard{},
 	}
 }
@@ -122,6 +123,10 @@ func (v *controllerView) before(event delivery.Event) {
 		}
 	case delivery.Reconfigure:
 		v.reconfigured = true
+	case delivery.WorkerGone:
+		if slices.Contains(v.processes[e.PodUID], e.BootNonce) {
+			v.gone[protocol.Incarnation{PodUID: e.PodUID, BootNonce: e.BootNonce}] = true
+		}
 	case delivery.Redriven:
 		delete(v.latest, e.Row.MessageID)
 		delete(v.finished, e.Row.JobRef)
@@ -451,12 +456,15 @@ func (v *controllerView) bound(conn delivery.ConnID, m protocol.RegistrationAck)
 		b = &bindingView{ref: protocol.BindingRef{BindingID: m.BindingID, Secret: m.Secret}, incarnation: incarnation, deliveries: map[int64]*deliveryView{}}
 		v.bindings[m.BindingID] = b
 		v.processBound(incarnation)
+		if v.gone[incarnation] {
+			v.w.violate("I-2", "%s binds %v, of which it was told that it is over", v.p.name, incarnation)
+		}
 		if m.NextSeq != 1 || m.Secret == "" {
 			v.w.violate("I-3", "%s opens binding %s at sequence %d", v.p.name, m.BindingID, m.NextSeq)
 		}
 	case b.incarnation != incarnation || b.ref.Secret != m.Secret:
 		v.w.violate("I-3", "%s gives binding %s of %v to %v", v.p.name, m.BindingID, b.incarnation, incarnation)
-	case m.NextSeq < 1 || m.NextSeq > b.sent+1:
+	case m.NextSeq <= b.taken || m.NextSeq > b.sent+1:
 		v.w.violate("I-3", "%s re-opens binding %s at %d, it has sent %d", v.p.name, m.BindingID, m.NextSeq, b.sent)
 	}
 	b.conn = conn

@@ -50,6 +50,16 @@ func (p *pod) crashSidecar(f Fault) {
 	if p.sidecar == nil {
 		return
 	}
+	if f == SidecarCrashed && !p.w.healing && p.w.chance(0.3) { // declared dead while it lives, and dead a little later
+		s := p.sidecar
+		p.tellGone(s.name)
+		p.w.plan(p.w.upTo(6*time.Second), func() {
+			if p.sidecar == s {
+				p.crashSidecar(SidecarCrashedMidStep)
+			}
+		})
+		return
+	}
 	p.w.count(f)
 	p.w.note(p.name, "sidecar crashes (%s)", f)
 	if p.w.chance(0.4) { // its lease tells, soon or after the next process is bound
