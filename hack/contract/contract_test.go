@@ -56,6 +56,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		"a decision":                  {"| G-001 | says something | — | Decided: for a reason. [here](contract.md) |", ""},
 		"a spec of another suite":     {"| G-001 | says something | `test/e2e The main job/runs every job once*` (e2e) | |", ""},
 		"a test of another module":    {"| G-001 | says something | `test/helm TestSchema` (own module) | |", ""},
+		"any subtest of a test":       {"| G-001 | says something | `runtime/delivery TestB143_Late*` | |", ""},
 		"one test of two packages":    {"| G-001 | says something | `runtime/queue/{memory,local} TestContract` | |", ""},
 		"twice":                       {"| G-001 | a | `hack/contract TestPage` | |\n| G-001 | b | `hack/contract TestPage` | |", "G-001 has 2 rows"},
 		"unknown id":                  {"| G-999 | a | `hack/contract TestPage` | |", "no such id"},

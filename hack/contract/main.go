@@ -30,10 +30,11 @@ func run(ctx context.Context, root string, dry bool, out io.Writer) error {
 		return err
 	}
 	problems := checkRows(rows, page)
-	here, elsewhere, missing := sort(rows, &sources{root: root, read: map[string]source{}})
+	tests := &sources{root: root, read: map[string]source{}}
+	here, elsewhere, missing := sort(rows, tests)
 	problems = append(problems, missing...)
 	if !dry {
-		failures, err := execute(ctx, root, rows, here, out)
+		failures, err := execute(ctx, root, rows, here, tests, out)
 		if err != nil {
 			return err
 		}
@@ -80,12 +81,13 @@ func sort(rows []row, s *sources) (here map[reference]bool, elsewhere int, probl
 func count(tests map[reference]bool) int { return len(tests) }
 
 // execute runs what is named and returns what did not pass.
-func execute(ctx context.Context, root string, rows []row, here map[reference]bool, out io.Writer) (problems []string, err error) {
+func execute(ctx context.Context, root string, rows []row, here map[reference]bool, tests *sources, out io.Writer) (problems []string, err error) {
 	functions := map[string][]string{}
 	for t := range here {
-		function, _, _ := strings.Cut(t.name, "/")
-		if !slices.Contains(functions[t.dir], function) {
-			functions[t.dir] = append(functions[t.dir], function)
+		for _, function := range tests.read[t.dir].matching(t.name) {
+			if !slices.Contains(functions[t.dir], function) {
+				functions[t.dir] = append(functions[t.dir], function)
+			}
 		}
 	}
 	ends, err := runTests(ctx, root, functions, func(text string) { fmt.Fprint(out, text) })

@@ -137,11 +137,10 @@ func (s *sources) locate(r reference) (string, error) {
 		s.read[r.dir] = found
 	}
 	if isTest(r.name) {
-		function, _, _ := strings.Cut(r.name, "/")
-		if where, ok := found.functions[function]; ok {
-			return where, nil
+		if functions := found.matching(r.name); len(functions) > 0 {
+			return found.functions[functions[0]], nil
 		}
-		return "", fmt.Errorf("%s has no %s", r.dir, function)
+		return "", fmt.Errorf("%s has no %s", r.dir, r.name)
 	}
 	pattern := glob(r.name)
 	for path, where := range found.specs {
@@ -150,6 +149,18 @@ func (s *sources) locate(r reference) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s has no spec %q", r.dir, r.name)
+}
+
+// matching are the test functions that a name means, which may hold a * of its own.
+func (s source) matching(name string) (functions []string) {
+	top, _, _ := strings.Cut(name, "/")
+	pattern := glob(top)
+	for function := range s.functions {
+		if pattern.MatchString(function) {
+			functions = append(functions, function)
+		}
+	}
+	return functions
 }
 
 // glob compiles a pattern in which * stands for any text.
