@@ -11,8 +11,18 @@ func (q *QueueSpec) VolumeSize() resource.Quantity {
 	return q.Local.Size
 }
 
+// HasVolume says whether the queue is on a volume of the producer.
+func (q *QueueSpec) HasVolume() bool { return q.Type == QueueLocal || q.Type == "" }
+
+// IsShared says whether several producers can open the queue.
+func (q *QueueSpec) IsShared() bool { return q.Type == QueuePostgreSQL }
+
 // IsSuspended says whether the flow is suspended.
 func (f *WorkPullingFlow) IsSuspended() bool { return f.Spec.Suspend == SwitchEnabled }
+
+// ProducerReplicas is the number of producer pods to keep: producer.replicas, or
+// 1 where an object has not been through the API server yet.
+func (f *WorkPullingFlow) ProducerReplicas() int32 { return max(f.Spec.Producer.Replicas, 1) }
 
 // IsPaused says whether rollouts of the pool are held.
 func (p *WorkerPool) IsPaused() bool { return p.Spec.Paused == SwitchEnabled }

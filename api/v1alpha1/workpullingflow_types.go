@@ -63,6 +63,7 @@ type WorkPullingFlowList struct {
 // WorkPullingFlowSpec is the desired behaviour of a flow.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.backlog) || self.backlog.maxBytes == 0 || self.backlog.maxBytes >= self.payload.maxBytes",message="backlog.maxBytes must be at least payload.maxBytes, or the largest job could never be admitted"
+// +kubebuilder:validation:XValidation:rule="self.producer.replicas == 1 || self.queue.type == 'PostgreSQL'",message="producer.replicas above 1 needs a queue that several pods can open: queue.type PostgreSQL"
 type WorkPullingFlowSpec struct {
 	// producer configures the pod that takes jobs in and hands them out.
 	//
@@ -216,8 +217,18 @@ const (
 	DeletionDiscard DeletionPolicy = "Discard"
 )
 
-// ProducerSpec configures the producer pod.
+// ProducerSpec configures the producer pods.
 type ProducerSpec struct {
+	// replicas is the number of producer pods. One owns the queue, the others stand
+	// by: they pass jobs on to it, and one takes over when it is gone. More than 1
+	// needs a PostgreSQL queue.
+	//
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=5
+	Replicas int32 `json:"replicas,omitempty"`
+
 	// template is the pod of the app that submits jobs; the runtime is added as a
 	// sidecar. Without a template the pod is the runtime alone and jobs come in
 	// through the intake Service.
@@ -267,13 +278,15 @@ type ProducerSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.type == oldSelf.type",message="queue.type cannot change: the jobs of the old queue would be left behind; make a new flow"
 // +kubebuilder:validation:XValidation:rule="self.type == 'Local' || !has(self.local)",message="queue.local may be set only where queue.type is Local"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'PostgreSQL') == has(self.postgreSQL)",message="queue.postgreSQL must be set where queue.type is PostgreSQL, and nowhere else"
 // +kubebuilder:validation:XValidation:rule="quantity(has(self.local) ? string(self.local.size) : '10Gi').compareTo(quantity(has(oldSelf.local) ? string(oldSelf.local.size) : '10Gi')) >= 0",message="queue.local.size cannot shrink"
 // +kubebuilder:validation:XValidation:rule="(has(self.local) && has(self.local.storageClassName) ? [self.local.storageClassName] : []) == (has(oldSelf.local) && has(oldSelf.local.storageClassName) ? [oldSelf.local.storageClassName] : [])",message="queue.local.storageClassName cannot change: a volume stays in its class"
 type QueueSpec struct {
 	// type is the kind of queue. Local keeps jobs on a volume of the producer, and
 	// a job is accepted only when it has been synced to it. Memory keeps them in
 	// the memory of the producer: a restart loses what is not confirmed, counts it
-	// and shows it.
+	// and shows it. PostgreSQL keeps them in a database of yours, which several
+	// producer pods can open.
 	//
 	// +optional
 	// +kubebuilder:default=Local
@@ -284,6 +297,11 @@ type QueueSpec struct {
 	//
 	// +optional
 	Local *LocalQueueSpec `json:"local,omitempty"`
+
+	// postgreSQL says where the database of a PostgreSQL queue is.
+	//
+	// +optional
+	PostgreSQL *PostgreSQLQueueSpec `json:"postgreSQL,omitempty"`
 
 	// retry governs operations of the queue that fail for a passing reason.
 	//
@@ -302,7 +320,7 @@ type QueueSpec struct {
 
 // QueueType is a kind of queue.
 //
-// +kubebuilder:validation:Enum=Local;Memory
+// +kubebuilder:validation:Enum=Local;Memory;PostgreSQL
 type QueueType string
 
 const (
@@ -310,7 +328,40 @@ const (
 	QueueLocal QueueType = "Local"
 	// QueueMemory keeps jobs in the memory of the producer: volatile.
 	QueueMemory QueueType = "Memory"
+	// QueuePostgreSQL keeps jobs in a PostgreSQL database: shared.
+	QueuePostgreSQL QueueType = "PostgreSQL"
 )
+
+// PostgreSQLQueueSpec says where a PostgreSQL database is.
+type PostgreSQLQueueSpec struct {
+	// connectionSecretRef names the Secret with the connection string. All of its
+	// keys are files in /etc/workpulling/queue of the runtime, so that the string
+	// may name a certificate there.
+	//
+	// +required
+	ConnectionSecretRef ConnectionSecretRef `json:"connectionSecretRef,omitzero"`
+}
+
+// ConnectionSecretRef names a key of a Secret in the namespace of the flow.
+type ConnectionSecretRef struct {
+	// name is the name of the Secret.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// key is the key whose value is the connection string, a URL such as
+	// postgres://user:password@host/database, or key=value pairs.
+	//
+	// +optional
+	// +kubebuilder:default=dsn
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	Key string `json:"key,omitempty"`
+}
 
 // LocalQueueSpec configures the volume of a Local queue.
 type LocalQueueSpec struct {
@@ -538,6 +589,28 @@ type WorkPullingFlowStatus struct {
 	//
 	// +optional
 	Queue *QueueStatus `json:"queue,omitempty"`
+
+	// producer says which producer pods do what, where the queue is shared.
+	//
+	// +optional
+	Producer *ProducerStatus `json:"producer,omitempty"`
+}
+
+// ProducerStatus describes the producer pods of a shared queue.
+type ProducerStatus struct {
+	// activePod is the name of the pod that owns the queue. Absent means that none
+	// is known to.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ActivePod string `json:"activePod,omitempty"`
+
+	// readyStandbys is the number of pods that could take over now.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ReadyStandbys *int32 `json:"readyStandbys,omitempty"`
 }
 
 // FailureStatus is a failure of delivery.

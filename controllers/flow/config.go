@@ -14,11 +14,16 @@ func document(flow *v1alpha1.WorkPullingFlow, intake runtimeconfig.Intake, setti
 	spec := &flow.Spec
 	allowed := slices.Clone(spec.AllowedServiceAccounts)
 	slices.Sort(allowed)
+	var connection v1alpha1.ConnectionSecretRef
+	if shared := spec.Queue.PostgreSQL; shared != nil {
+		connection = shared.ConnectionSecretRef
+	}
 	return runtimeconfig.Producer{
 		Namespace: flow.Namespace, Flow: flow.Name, FlowUID: string(flow.UID),
 		OperatorAddress: settings.OperatorAddress, OperatorHost: settings.OperatorHost,
-		Intake:    intake,
+		Replicas: int(flow.ProducerReplicas()), Intake: intake,
 		QueueType: string(spec.Queue.Type), QueueAttempts: int(spec.Queue.Retry.Attempts), QueueBackoffMS: int64(spec.Queue.Retry.BackoffMilliseconds),
+		QueueSecret: connection.Name, QueueKey: connection.Key,
 		OperationTimeoutSec:  int64(spec.Queue.OperationTimeoutSeconds),
 		RetryIntervalMS:      int64(spec.Producer.RetryIntervalMilliseconds),
 		DeliveryConfirmation: spec.Producer.DeliveryConfirmation == v1alpha1.SwitchEnabled,

@@ -101,7 +101,7 @@ func (r *Reconciler) observeReports(o *observation) {
 }
 
 func (r *Reconciler) observeVolume(ctx context.Context, o *observation) error {
-	if o.flow.Spec.Queue.Type == v1alpha1.QueueMemory {
+	if !o.flow.Spec.Queue.HasVolume() {
 		return nil
 	}
 	var err error

@@ -6,7 +6,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/controllers/podbuilder"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
@@ -38,7 +37,7 @@ func makePlan(o *observation, settings Settings) (plan, error) {
 	if p.set, err = podbuilder.ProducerStatefulSet(o.flow, settings.Image, o.storage.accessMode()); err != nil {
 		return plan{}, err
 	}
-	if o.flow.Spec.Queue.Type == v1alpha1.QueueMemory {
+	if !o.flow.Spec.Queue.HasVolume() {
 		return p, nil
 	}
 	volume := volumeOf(o.flow, o.claim)

@@ -14,7 +14,7 @@ import (
 
 func (o *observation) queueAvailable(producer conditions.Condition, a applied) conditions.Condition {
 	const kind = v1alpha1.ConditionQueueAvailable
-	if o.flow.Spec.Queue.Type != v1alpha1.QueueMemory {
+	if o.flow.Spec.Queue.HasVolume() {
 		if c, found := o.volumeTrouble(); found {
 			return c
 		}

@@ -63,11 +63,12 @@ func ProducerStatefulSet(flow *v1alpha1.WorkPullingFlow, image string, accessMod
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(flow, v1alpha1.GroupVersion.WithKind(v1alpha1.KindWorkPullingFlow))},
 		},
 		Spec: appsv1.StatefulSetSpec{
-			Replicas:    ptr.To[int32](1),
+			Replicas:    ptr.To(flow.ProducerReplicas()),
 			ServiceName: runtimeconfig.ProducerName(flow.Name),
 			Selector:    &metav1.LabelSelector{MatchLabels: ProducerLabels(flow)},
 			Template:    template,
-			// Parallel lets an update replace a pod that never became ready; with one replica it changes nothing else.
+			// Parallel lets an update replace a pod that never became ready, and lets no standby wait for another. An update
+			// still takes one pod at a time and waits until it is ready.
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
 			// The volume outlives the StatefulSet, so that deleting that by mistake loses no job. The flow owns the claim instead.
@@ -77,7 +78,7 @@ func ProducerStatefulSet(flow *v1alpha1.WorkPullingFlow, image string, accessMod
 			},
 		},
 	}
-	if flow.Spec.Queue.Type != v1alpha1.QueueMemory {
+	if flow.Spec.Queue.HasVolume() {
 		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{dataClaim(flow, accessMode)}
 	}
 	return set, nil
@@ -122,9 +123,14 @@ func producerTemplate(flow *v1alpha1.WorkPullingFlow, rt Runtime) corev1.PodTemp
 	spec.Volumes = append(spec.Volumes, apiVolume())
 
 	mounts := []corev1.VolumeMount{{Name: volumeAPI, MountPath: runtimeconfig.APIDir, ReadOnly: true}}
-	if flow.Spec.Queue.Type != v1alpha1.QueueMemory {
+	if flow.Spec.Queue.HasVolume() {
 		mounts = append(mounts, corev1.VolumeMount{Name: runtimeconfig.VolumeData, MountPath: runtimeconfig.DataDir})
 		ownVolume(spec)
+	}
+	if shared := flow.Spec.Queue.PostgreSQL; shared != nil {
+		mounts = append(mounts, corev1.VolumeMount{Name: volumeQueue, MountPath: runtimeconfig.QueueDir, ReadOnly: true})
+		spec.Volumes = append(spec.Volumes, queueVolume(shared.ConnectionSecretRef.Name))
+		spread(flow, spec)
 	}
 	ports := []port{portTransport, portIntake, portHealth, portMetrics}
 	if flow.Spec.Producer.Template == nil {
@@ -153,4 +159,24 @@ func ownVolume(spec *corev1.PodSpec) {
 	if spec.SecurityContext.FSGroupChangePolicy == nil {
 		spec.SecurityContext.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
 	}
+}
+
+// queueVolume is the user's Secret, for the runtime alone. Nobody's role can read it: kubelet mounts it. It is optional, so that the
+// runtime starts without it and says what is missing, which a pod that waits for a volume cannot.
+func queueVolume(secret string) corev1.Volume {
+	return corev1.Volume{Name: volumeQueue, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+		SecretName: secret, DefaultMode: ptr.To[int32](0o444), Optional: ptr.To(true),
+	}}}
+}
+
+// spread puts the members of a flow on different nodes where it can and the template does not say otherwise. It does not depend on
+// their number: a change of that replaces no pod.
+func spread(flow *v1alpha1.WorkPullingFlow, spec *corev1.PodSpec) {
+	if len(spec.TopologySpreadConstraints) > 0 || spec.Affinity != nil && spec.Affinity.PodAntiAffinity != nil {
+		return
+	}
+	spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: ProducerLabels(flow)},
+	}}
 }

@@ -20,11 +20,16 @@ func WorkerRevision(pool *v1alpha1.WorkerPool) (string, error) {
 	}{pool.Spec.Template, slices.Sorted(slices.Values(pool.Spec.Flows))})
 }
 
-// ProducerRevision identifies what the user asks a producer to be: its template, or the absence of one.
+// ProducerRevision identifies what the user asks a producer to be: its template, or the absence of one, and the Secret it mounts.
 func ProducerRevision(flow *v1alpha1.WorkPullingFlow) (string, error) {
+	secret := ""
+	if shared := flow.Spec.Queue.PostgreSQL; shared != nil {
+		secret = shared.ConnectionSecretRef.Name
+	}
 	return revision(struct {
 		Template *corev1.PodTemplateSpec `json:"template"`
-	}{flow.Spec.Producer.Template})
+		Secret   string                  `json:"secret,omitempty"`
+	}{flow.Spec.Producer.Template, secret})
 }
 
 // Revision identifies the runtime part of a pod.

@@ -27,6 +27,7 @@ const (
 	volumeRun    = runtimeconfig.ReservedPrefix + "run"
 	volumeBin    = runtimeconfig.ReservedPrefix + "bin"
 	volumeState  = runtimeconfig.ReservedPrefix + "state"
+	volumeQueue  = runtimeconfig.ReservedPrefix + "queue"
 )
 
 // Runtime is the part of a pod that belongs to Workpulling and not to the user.

@@ -20,6 +20,7 @@ func MakeFlow(name, namespace string) *FlowBuilder {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Spec: v1alpha1.WorkPullingFlowSpec{
 			Producer: v1alpha1.ProducerSpec{
+				Replicas:                  1,
 				RetryIntervalMilliseconds: 500,
 				DeliveryConfirmation:      v1alpha1.SwitchDisabled,
 				StreamTimeoutSeconds:      60,
@@ -73,6 +74,17 @@ func (b *FlowBuilder) DeletedAt(at metav1.Time) *FlowBuilder {
 func (b *FlowBuilder) Memory() *FlowBuilder {
 	b.flow.Spec.Queue.Type = v1alpha1.QueueMemory
 	b.flow.Spec.Queue.Local = nil
+	return b
+}
+
+// PostgreSQL makes the queue a shared one, with the connection string under the
+// default key of a Secret.
+func (b *FlowBuilder) PostgreSQL(secret string, replicas int32) *FlowBuilder {
+	b.flow.Spec.Queue.Type, b.flow.Spec.Queue.Local = v1alpha1.QueuePostgreSQL, nil
+	b.flow.Spec.Queue.PostgreSQL = &v1alpha1.PostgreSQLQueueSpec{
+		ConnectionSecretRef: v1alpha1.ConnectionSecretRef{Name: secret, Key: "dsn"},
+	}
+	b.flow.Spec.Producer.Replicas = replicas
 	return b
 }
 
