@@ -25,8 +25,14 @@ type Producer struct {
 	OperatorAddress string `json:"operatorAddress,omitempty"`
 	OperatorHost    string `json:"operatorHost,omitempty"`
 
-	Intake               Intake `json:"intake"`
-	QueueType            string `json:"queueType"` // Local or Memory; not reloadable
+	// Replicas is the number of producers; more than 1 where the queue is shared.
+	Replicas  int    `json:"replicas,omitempty"`
+	Intake    Intake `json:"intake"`
+	QueueType string `json:"queueType"` // Local, Memory or PostgreSQL; not reloadable
+	// QueueSecret and QueueKey say which Secret holds the connection string of a PostgreSQL queue, and under which key: the name of a
+	// file in QueueDir. The name of the Secret is for messages.
+	QueueSecret          string `json:"queueSecret,omitempty"`
+	QueueKey             string `json:"queueKey,omitempty"`
 	QueueAttempts        int    `json:"queueAttempts"`
 	QueueBackoffMS       int64  `json:"queueBackoffMilliseconds"`
 	OperationTimeoutSec  int64  `json:"operationTimeoutSeconds"`

@@ -8,3 +8,9 @@ const (
 	FailureFormat   = "format"   // the data were written by a newer version
 	FailureProtocol = "protocol" // something that no retry heals
 )
+
+// QueueConnectionMissing is the FlowStats.queue_code of a shared queue whose connection string is not there.
+const QueueConnectionMissing = "connection-missing"
+
+// StateStandby is the FlowStats.state of a producer that does not own the shared queue of its flow.
+const StateStandby = "Standby"

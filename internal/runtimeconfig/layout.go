@@ -26,6 +26,7 @@ const (
 	DataDir      = "/var/lib/workpulling"                          // the Local queue's volume
 	StateDir     = "/var/lib/workpulling-worker"                   // emptyDir of a worker's sidecar: what outlives its process, and not its pod
 	RunningFile  = StateDir + "/running"                           // the handlers in progress
+	QueueDir     = "/etc/workpulling/queue"                        // Secret volume of a PostgreSQL queue, in the producer's runtime only
 	RunDir       = "/var/run/workpulling"                          // emptyDir shared with the app
 	DrainSocket  = RunDir + "/drain.sock"                          // HTTP over a Unix socket, for prestop
 	IntakeSocket = RunDir + "/intake.sock"                         // HTTP intake over a Unix socket for the app beside a producer sidecar; no token needed inside the pod

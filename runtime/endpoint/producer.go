@@ -41,6 +41,9 @@ type ProducerOptions struct {
 	OrphansEvery time.Duration
 	// Halted is a terminal failure of an earlier process that nobody has recovered from: nothing is loaded before Recover.
 	Halted *delivery.Failed
+	// HandOver: another process takes the jobs in flight over, so that Run does not wait for them when its context ends, only for
+	// what is being written.
+	HandOver bool
 	// OnFailed is called once for each terminal failure, on a goroutine of its own.
 	OnFailed func(delivery.Failed)
 	// Authenticator decides about the peers of Register'ed services.
@@ -162,7 +165,7 @@ func (p *Producer) stopped() bool {
 		return true
 	}
 	stats := p.controller.Stats()
-	return p.lane.idle() && stats.InFlight == 0 && stats.DirtyConfirms == 0 && p.desk.quiet()
+	return p.lane.idle() && (stats.InFlight == 0 || p.options.HandOver) && stats.DirtyConfirms == 0 && p.desk.quiet()
 }
 
 func (p *Producer) end() {

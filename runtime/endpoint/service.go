@@ -21,8 +21,11 @@ const identityTimeout = 5 * time.Second
 
 // Register serves WorkPulling on a gRPC server. ProducerOptions.Authenticator is required then.
 func (p *Producer) Register(server grpc.ServiceRegistrar) {
-	pb.RegisterWorkPullingServer(server, service{producer: p})
+	pb.RegisterWorkPullingServer(server, p.Service())
 }
+
+// Service is what Register serves, for a host whose producer is not always the same one.
+func (p *Producer) Service() pb.WorkPullingServer { return service{producer: p} }
 
 // service is the gRPC face of a Producer.
 type service struct {

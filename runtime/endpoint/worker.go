@@ -72,10 +72,14 @@ type WorkerOptions struct {
 	ReconnectMin, ReconnectMax time.Duration
 }
 
-// DialPeer makes a Dial of a peer; peer is asked for every attempt, so that a changed address is followed.
+// DialPeer makes a Dial of a peer; peer is asked for every attempt, so that a changed address is followed. A producer that stands by
+// says where the active one is, and the next attempt goes there.
 func DialPeer(peer func() transport.Peer) func(context.Context) (Stream, error) {
+	route := new(transport.Route)
 	return func(ctx context.Context) (Stream, error) {
-		stream, err := peer().DialWorker(ctx)
+		to := peer()
+		to.Route = route
+		stream, err := to.DialWorker(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -48,20 +48,29 @@ type AccessReviewer interface {
 // NewFromFiles returns a Guard whose clients use the token and CA in a directory such as a pod's ServiceAccount volume. Both
 // are read anew when they change.
 func NewFromFiles(options Options, dir string) (*Guard, error) {
-	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
-	if host == "" || port == "" {
-		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod")
+	config, err := inPod(dir)
+	if err != nil {
+		return nil, err
 	}
-	clients, err := NewClients(&rest.Config{
-		Host:            "https://" + net.JoinHostPort(host, port),
-		BearerTokenFile: filepath.Join(dir, "token"),
-		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(dir, "ca.crt")},
-		UserAgent:       "workpulling-sidecar",
-	}, options.Namespace)
+	clients, err := NewClients(config, options.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	return New(options, clients), nil
+}
+
+// inPod is how the API server of this pod is reached.
+func inPod(dir string) (*rest.Config, error) {
+	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
+	if host == "" || port == "" {
+		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod")
+	}
+	return &rest.Config{
+		Host:            "https://" + net.JoinHostPort(host, port),
+		BearerTokenFile: filepath.Join(dir, "token"),
+		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(dir, "ca.crt")},
+		UserAgent:       "workpulling-sidecar",
+	}, nil
 }
 
 // NewClients returns the clients of a Guard for one API server. They share one connection; each has its own rate limit. The

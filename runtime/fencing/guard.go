@@ -25,6 +25,9 @@ var (
 // Options say which flow is guarded, and for whom.
 type Options struct {
 	Namespace, Flow string
+	// StatefulSet is the name of the flow's producers. A pod of it may submit for the app in it, which is passed on to here by a
+	// member that stands by: what the socket of a pod allows, without a role.
+	StatefulSet string
 	// Audience is the only audience whose tokens count.
 	Audience string
 	// AllowedServiceAccounts restricts whose pods may bind; it may change. nil or empty: any of a pod that a pool of this flow owns.
@@ -125,9 +128,22 @@ func (g *Guard) AuthenticateWorker(ctx context.Context, token string) (delivery.
 	return delivery.Worker{PodUID: who.podUID, PodName: who.podName, Pool: owner.Name, Revision: revision}, nil
 }
 
-// ownerOf finds the pool that controls the pod, and its revision that the pod is of. A just created pod may be missing in the cache:
-// then the API server is asked once.
+// ownerOf finds the pool that controls the pod, and its revision that the pod is of.
 func (g *Guard) ownerOf(ctx context.Context, who identity) (owner *metav1.OwnerReference, revision string, err error) {
+	pod, err := g.podOf(ctx, who)
+	if err != nil {
+		return nil, "", err
+	}
+	found, refusal := classifyPod(pod, who)
+	if refusal != nil {
+		return nil, "", refusal
+	}
+	return found, pod.Labels[v1alpha1.LabelRevision], nil
+}
+
+// podOf finds the pod under the name in a token; nil for none. A just created pod may be missing in the cache: then the API server is
+// asked once.
+func (g *Guard) podOf(ctx context.Context, who identity) (*metav1.PartialObjectMetadata, error) {
 	pod, _ := cached[*metav1.PartialObjectMetadata](g.podCache, g.options.Namespace, who.podName)
 	if pod == nil || string(pod.UID) != who.podUID {
 		live, err := g.clients.Metadata.Resource(pods).Namespace(g.options.Namespace).Get(ctx, who.podName, metav1.GetOptions{})
@@ -135,14 +151,10 @@ func (g *Guard) ownerOf(ctx context.Context, who identity) (owner *metav1.OwnerR
 		case err == nil:
 			pod = live
 		case !apierrors.IsNotFound(err):
-			return nil, "", undecided("the API server did not answer about the pod: " + shortCause(err))
+			return nil, undecided("the API server did not answer about the pod: " + shortCause(err))
 		}
 	}
-	found, refusal := classifyPod(pod, who)
-	if refusal != nil {
-		return nil, "", refusal
-	}
-	return found, pod.Labels[v1alpha1.LabelRevision], nil
+	return pod, nil
 }
 
 // poolPulls checks that the pool names this flow, with one live look where the cache says otherwise: it may be a moment behind.
@@ -166,10 +178,22 @@ func (g *Guard) AuthenticateSubmitter(ctx context.Context, token, verb string) (
 	if err != nil {
 		return transport.Submitter{}, err
 	}
+	if g.isMember(ctx, who, verb) {
+		return transport.Submitter{Subject: who.user.Username}, nil
+	}
 	if err := g.submitters.allowed(ctx, token, verb, who); err != nil {
 		return transport.Submitter{}, err
 	}
 	return transport.Submitter{Subject: who.user.Username}, nil
+}
+
+// isMember says whether a token is that of another producer of this flow, which may do what the app in its pod may.
+func (g *Guard) isMember(ctx context.Context, who identity, verb string) bool {
+	if g.options.StatefulSet == "" || who.namespace != g.options.Namespace || who.podUID == "" || verb != "create" && verb != "get" {
+		return false
+	}
+	pod, err := g.podOf(ctx, who)
+	return err == nil && classifyMember(pod, who, g.options.StatefulSet)
 }
 
 // reasonOf returns the machine-readable reason of an API error, "" for any other.

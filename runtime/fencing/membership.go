@@ -42,6 +42,15 @@ func classifyPod(pod *metav1.PartialObjectMetadata, who identity) (*metav1.Owner
 	return owner, nil
 }
 
+// classifyMember judges whether the pod object that was found under the name in a token is a producer of the flow.
+func classifyMember(pod *metav1.PartialObjectMetadata, who identity, statefulSet string) bool {
+	if pod == nil || string(pod.UID) != who.podUID {
+		return false
+	}
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "StatefulSet" && groupOf(owner.APIVersion) == "apps" && owner.Name == statefulSet
+}
+
 func groupOf(apiVersion string) string {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {

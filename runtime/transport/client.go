@@ -31,8 +31,10 @@ type Peer struct {
 	TokenFile string
 	// Timeout bounds an attempt (DefaultDialTimeout).
 	Timeout time.Duration
-	// DialContext replaces net.Dialer, for tests.
+	// DialContext replaces the way to an address, for tests.
 	DialContext func(ctx context.Context, address string) (net.Conn, error)
+	// Route, where it is set, remembers the hints of producers that stand by, from one stream to the next.
+	Route *Route
 }
 
 // Connect prepares one connection; it is established by the first call on it and never re-established in the background
@@ -53,9 +55,11 @@ func (p Peer) Connect() (*grpc.ClientConn, error) {
 	if p.TokenFile != "" {
 		options = append(options, grpc.WithPerRPCCredentials(TokenFile(p.TokenFile)))
 	}
-	if p.DialContext != nil {
-		options = append(options, grpc.WithContextDialer(p.DialContext))
+	dial := p.DialContext
+	if dial == nil {
+		dial = dialAny
 	}
+	options = append(options, grpc.WithContextDialer(dial))
 	conn, err := grpc.NewClient("passthrough:///"+p.Address, options...)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the connection to %s: %w", p.Address, err)
@@ -75,6 +79,9 @@ var errDialTimeout = errors.New("no connection within the dial timeout")
 
 // open connects and opens one stream; the returned stop ends both.
 func open[S any](ctx context.Context, p Peer, call func(context.Context, pb.WorkPullingClient) (S, error)) (stream S, stop func(), err error) {
+	if hint := p.Route.take(); hint != "" {
+		p.Address = hint
+	}
 	conn, err := p.Connect()
 	if err != nil {
 		return stream, nil, err
@@ -100,6 +107,7 @@ func open[S any](ctx context.Context, p Peer, call func(context.Context, pb.Work
 type WorkerStream struct {
 	stream pb.WorkPulling_PullClient
 	stop   func()
+	route  *Route
 }
 
 // DialWorker opens a worker's stream. It stays open after ctx ends only until then: ctx bounds its life.
@@ -110,7 +118,7 @@ func (p Peer) DialWorker(ctx context.Context) (*WorkerStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &WorkerStream{stream, stop}, nil
+	return &WorkerStream{stream, stop, p.Route}, nil
 }
 
 // Send writes one message.
@@ -127,6 +135,7 @@ func (s *WorkerStream) Send(message protocol.FromWorker) error {
 func (s *WorkerStream) Recv() (protocol.ToWorker, error) {
 	frame, err := s.stream.Recv()
 	if err != nil {
+		s.route.learn(activeOf(s.stream))
 		return nil, err
 	}
 	return wire.DecodeToWorker(frame)

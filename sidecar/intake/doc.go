@@ -9,5 +9,6 @@
 //     without a key is refused, because its repeat could not be told from a new job.
 //   - Nobody is served without a ServiceAccount token that may do what it asks, except inside the pod, over the Unix socket.
 //   - Bodies are bounded while they are read, one by one and all together; nothing of a body reaches a log or an error text.
+//   - A process that stands by answers for the active one: it passes a request on, once, with the caller's own token, and judges nobody.
 //   - A receipt is acknowledged once the answer was written, so that an id is not forgotten before its submitter could know.
 package intake

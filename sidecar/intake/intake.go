@@ -40,6 +40,8 @@ type Options struct {
 	Authorizer Authorizer
 	// MaxPayload is the flow's limit for one payload in bytes; it may change (1 MiB where nil).
 	MaxPayload func() int
+	// Relay passes requests on while another process takes the jobs of the flow; nil where there is no other.
+	Relay *Relay
 	// Volatile says that the queue does not survive a restart: 202 instead of 201.
 	Volatile bool
 	Log      logr.Logger
@@ -81,7 +83,8 @@ func New(options Options) *Intake {
 
 // Handler serves callers from anywhere: they present a token.
 func (i *Intake) Handler() http.Handler {
-	return i.routes(func(r *http.Request, verb string) (transport.Submitter, error) {
+	passOn := func(w http.ResponseWriter, r *http.Request, _ string) bool { return i.elsewhere(w, r, nil) }
+	return i.routes(door{passOn: passOn, who: func(r *http.Request, verb string) (transport.Submitter, error) {
 		token, err := transport.ParseBearer(r.Header.Get("Authorization"))
 		if err != nil {
 			return transport.Submitter{}, err
@@ -93,21 +96,26 @@ func (i *Intake) Handler() http.Handler {
 			return transport.Submitter{}, transport.AsRefusal(err)
 		}
 		return submitter, nil
-	})
+	}})
 }
 
 // LocalHandler serves the app beside, over a Unix socket that nobody outside of the pod can reach: it acts as subject, the pod's
 // own ServiceAccount, and may submit and look jobs up; dead letters and orphans are a person's, and need a token.
 func (i *Intake) LocalHandler(subject string) http.Handler {
-	return i.routes(func(_ *http.Request, verb string) (transport.Submitter, error) {
-		switch verb {
-		case verbCreate, verbGet:
-			return transport.Submitter{Subject: subject}, nil
-		}
-		return transport.Submitter{}, &transport.Refusal{
-			Code: protocol.RefusedIdentity, Label: transport.LabelForbidden,
-			Reason: "dead letters and orphans need a token: use the HTTPS intake",
-		}
+	beside := func(verb string) bool { return verb == verbCreate || verb == verbGet }
+	return i.routes(door{
+		passOn: func(w http.ResponseWriter, r *http.Request, verb string) bool {
+			return beside(verb) && i.options.Relay != nil && i.elsewhere(w, r, i.options.Relay.ownToken)
+		},
+		who: func(_ *http.Request, verb string) (transport.Submitter, error) {
+			if beside(verb) {
+				return transport.Submitter{Subject: subject}, nil
+			}
+			return transport.Submitter{}, &transport.Refusal{
+				Code: protocol.RefusedIdentity, Label: transport.LabelForbidden,
+				Reason: "dead letters and orphans need a token: use the HTTPS intake",
+			}
+		},
 	})
 }
 
@@ -120,16 +128,21 @@ const (
 	verbDelete = "delete"
 )
 
-// caller identifies who sent a request.
-type caller func(r *http.Request, verb string) (transport.Submitter, error)
+// door is one way in.
+type door struct {
+	// who identifies the sender of a request.
+	who func(r *http.Request, verb string) (transport.Submitter, error)
+	// passOn answers a request elsewhere, if it does not belong here, and says whether it has.
+	passOn func(w http.ResponseWriter, r *http.Request, verb string) bool
+}
 
 // action handles an authorised request.
 type action func(w http.ResponseWriter, r *http.Request, by transport.Submitter) error
 
-func (i *Intake) routes(who caller) http.Handler {
+func (i *Intake) routes(way door) http.Handler {
 	mux := http.NewServeMux()
 	route := func(pattern, verb string, do action) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { i.serve(w, r, who, verb, do) })
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { i.serve(w, r, way, verb, do) })
 	}
 	route("POST /v1/flows/{flow}/jobs", verbCreate, i.submit)
 	route("GET /v1/flows/{flow}/jobs/{id}", verbGet, i.look)
@@ -142,14 +155,17 @@ func (i *Intake) routes(who caller) http.Handler {
 	return mux
 }
 
-func (i *Intake) serve(w http.ResponseWriter, r *http.Request, who caller, verb string, do action) {
+func (i *Intake) serve(w http.ResponseWriter, r *http.Request, way door, verb string, do action) {
 	recorder := &statusRecorder{ResponseWriter: w}
 	defer func() { i.options.OnAnswer(recorder.status) }()
 	if flow := r.PathValue("flow"); flow != i.options.Name {
 		newProblem(http.StatusNotFound, "unknown-flow", "No such flow here", "this intake serves the flow "+i.options.Name).write(recorder)
 		return
 	}
-	submitter, err := who(r, verb)
+	if way.passOn(recorder, r, verb) {
+		return
+	}
+	submitter, err := way.who(r, verb)
 	if err != nil {
 		i.options.OnRefusal(transport.AsRefusal(err))
 		problemOf(err).write(recorder)

@@ -1,12 +1,16 @@
 package producer
 
 import (
+	"cmp"
+	"context"
+	"os"
 	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/transport"
 )
 
@@ -24,8 +28,16 @@ type Options struct {
 
 	// ConfigPoll is how often the configuration is looked at again (2 s).
 	ConfigPoll time.Duration
-	// Authenticator replaces the checks against the API server, for tests.
+	// PodName, and Host, the address that other members find this one at, are those of the pod. Ports are those of TransportAddress and
+	// IntakeAddress. Only a shared queue needs them.
+	PodName, Host string
+	// QueueDir holds the connection string of a PostgreSQL queue.
+	QueueDir string
+	// Authenticator replaces the checks against the API server, for tests, and Lease then the flow's Lease.
 	Authenticator transport.Authenticator
+	Lease         Lease
+	// OpenQueue replaces the back-end of the document's type, for tests.
+	OpenQueue func(ctx context.Context, window time.Duration) (queue.WorkQueue, error)
 }
 
 // DefaultOptions returns the options of a sidecar in its place, which is a pod.
@@ -46,6 +58,9 @@ func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation, place run
 		MetricsAddress:   place.Address(runtimeconfig.PortMetrics),
 		TransportAddress: place.Address(runtimeconfig.PortTransport),
 		IntakeAddress:    place.Address(runtimeconfig.PortIntake),
+		QueueDir:         place.Path(runtimeconfig.QueueDir),
+		PodName:          os.Getenv(runtimeconfig.EnvPodName),
+		Host:             cmp.Or(place.Host, os.Getenv(runtimeconfig.EnvPodIP)),
 		ConfigPoll:       2 * time.Second,
 	}
 }

@@ -32,8 +32,7 @@ const (
 type reporter struct {
 	log      logr.Logger
 	document func() (runtimeconfig.Producer, string)
-	stats    func(context.Context) (endpoint.ProducerStats, error)
-	podUID   string
+	member   *member
 	caFile   string
 	token    string
 }
@@ -105,8 +104,7 @@ func (r *reporter) push(ctx context.Context, stream protocolv1.FlowStatsCollecto
 		if document.OperatorAddress != address {
 			return nil
 		}
-		if stats, err := r.stats(ctx); err == nil {
-			next := report(document, hash, r.podUID, stats)
+		if next, err := r.member.report(ctx, document, hash); err == nil {
 			now := time.Now() //nolint:forbidigo // pacing of reports
 			if now.Sub(sent) >= reportAtLeast || !proto.Equal(last, next) {
 				limit := time.AfterFunc(reportSendLimit, cancel)
@@ -127,6 +125,43 @@ func (r *reporter) push(ctx context.Context, stream protocolv1.FlowStatsCollecto
 		}
 	}
 }
+
+// report says what this member does for its flow.
+func (m *member) report(ctx context.Context, document runtimeconfig.Producer, hash string) (*protocolv1.FlowStats, error) {
+	stats, err := m.stats(ctx)
+	var out *protocolv1.FlowStats
+	switch {
+	case errors.Is(err, errStandby):
+		out = standbyReport(document, hash, m.self.PodUID, *m.view.Load())
+	case err != nil:
+		return nil, err
+	default:
+		out = report(document, hash, m.self.PodUID, stats)
+	}
+	out.PodName, out.FencedTotal = m.self.Pod, m.fenced.Load()
+	return out, nil
+}
+
+// standbyReport is that of a member without the seat: it knows who has it, and whether it could take over.
+func standbyReport(document runtimeconfig.Producer, hash, podUID string, v view) *protocolv1.FlowStats {
+	out := &protocolv1.FlowStats{
+		Namespace: document.Namespace, Flow: document.Flow, FlowUid: document.FlowUID, PodUid: podUID,
+		Epoch: uint64(v.epoch), State: stateStandby, QueueAvailable: v.trouble == "", QueueMessage: v.trouble, ConfigHash: hash,
+	}
+	if errors.Is(v.cause, errNoConnection) {
+		out.QueueCode = runtimeconfig.QueueConnectionMissing
+	}
+	switch {
+	case errors.Is(v.cause, queue.ErrUnsupportedFormat):
+		out.FailureStage, out.FailureCode, out.FailureReason = string(delivery.StageLoad), runtimeconfig.FailureFormat, v.trouble
+	case !v.troubledSince.IsZero() && time.Since(v.troubledSince) >= loadAlarm: //nolint:forbidigo // for a report
+		out.FailureStage, out.FailureReason = string(delivery.StageLoad), v.trouble
+	}
+	return out
+}
+
+// loadAlarm is how long the queue may be unreadable before that is called a failed load (DESIGN 5.13).
+const loadAlarm = time.Minute
 
 // mostQuarantined bounds how many quarantined workers a report names.
 const mostQuarantined = 100
@@ -201,6 +236,7 @@ const (
 	stateSuspended = "Suspended"
 	stateDraining  = "Draining"
 	stateFailed    = "Failed"
+	stateStandby   = runtimeconfig.StateStandby
 )
 
 func stateOf(s endpoint.ProducerStats) string {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/delivery"
-	"github.com/workpulling/workpulling/runtime/endpoint"
 	"github.com/workpulling/workpulling/runtime/fencing"
 	"github.com/workpulling/workpulling/runtime/transport"
 	"github.com/workpulling/workpulling/sidecar/config"
@@ -30,13 +29,15 @@ import (
 // sidecar is one running producer sidecar.
 type sidecar struct {
 	Options
-	document atomic.Pointer[config.Document[runtimeconfig.Producer]]
-	volume   *volume
-	producer *endpoint.Producer
-	guard    *fencing.Guard // nil with an Authenticator of the options
-	streams  *streams
-	intake   []*intake.Server
-	serving  atomic.Bool
+	// wanted is the newest configuration, document the one in force.
+	wanted, document atomic.Pointer[config.Document[runtimeconfig.Producer]]
+	volume           *volume
+	member           *member
+	relay            *intake.Relay
+	guard            *fencing.Guard // nil with an Authenticator of the options
+	streams          *streams
+	intake           []*intake.Server
+	serving          atomic.Bool
 }
 
 // Run runs a producer sidecar until ctx ends, and then stops it in order. The first configuration and the certificate have to be
@@ -48,11 +49,12 @@ func Run(ctx context.Context, options Options) error {
 	}
 	registry := prometheus.NewRegistry()
 	s := &sidecar{Options: options}
+	s.wanted.Store(&document)
 	s.document.Store(&document)
 	if err := s.build(document.Value, registry); err != nil {
 		return err
 	}
-	registry.MustRegister(telemetry.NewProducer(s.producer.Stats), collectors.NewGoCollector(),
+	registry.MustRegister(telemetry.NewProducer(s.member.stats), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return s.run(ctx, document, registry)
 }
@@ -68,28 +70,16 @@ func (s *sidecar) build(document runtimeconfig.Producer, registry *prometheus.Re
 	if err != nil {
 		return err
 	}
-	halted, err := haltedBy(s.HaltFile, document)
-	if err != nil {
+	if s.member, err = s.newMember(document, authenticator); err != nil {
 		return err
 	}
-	s.producer = endpoint.NewProducer(endpoint.ProducerOptions{
-		Config:           controllerConfig(document),
-		Queue:            volume,
-		Owner:            s.Incarnation.PodUID + "/" + s.Incarnation.BootNonce,
-		Log:              s.Log.WithName("controller"),
-		OperationTimeout: seconds(document.OperationTimeoutSec),
-		Intake:           intakeOf(document),
-		Authenticator:    authenticator,
-		Halted:           halted,
-		OnFailed:         s.failed,
-	})
-	s.producer.SetStreamTimeout(seconds(document.StreamTimeoutSec))
+	telemetry.RegisterMember(registry, func() bool { return s.member.producer() != nil }, s.member.fenced.Load)
 	certificate, err := transport.NewCertificate(filepath.Join(s.TLSDir, "tls.crt"), filepath.Join(s.TLSDir, "tls.key"))
 	if err != nil {
 		return err
 	}
 	telemetry.RegisterCertificate(registry, certificate.Err)
-	if s.streams, err = listenStreams(s.TransportAddress, certificate, s.producer); err != nil {
+	if s.streams, err = listenStreams(s.TransportAddress, certificate, &services{member: s.member, peer: s.peer}); err != nil {
 		return err
 	}
 	return s.openIntake(document, certificate, authenticator, telemetry.NewAnswers(registry))
@@ -108,9 +98,10 @@ func (s *sidecar) authenticator(document runtimeconfig.Producer) (transport.Auth
 		return s.Options.Authenticator, nil
 	}
 	guard, err := fencing.NewFromFiles(fencing.Options{
-		Namespace: document.Namespace, Flow: document.Flow, Audience: runtimeconfig.TokenAudience,
+		Namespace: document.Namespace, Flow: document.Flow, StatefulSet: runtimeconfig.ProducerName(document.Flow),
+		Audience:               runtimeconfig.TokenAudience,
 		AllowedServiceAccounts: func() []string { return s.document.Load().Value.AllowedServiceAccounts },
-		OnPodGone:              func(uid string) { s.producer.WorkerGone(uid, "the pod was deleted") },
+		OnPodGone:              func(uid string) { s.member.podGone(uid) },
 		Log:                    s.Log.WithName("fencing"),
 	}, s.APIDir)
 	if err != nil {
@@ -121,11 +112,14 @@ func (s *sidecar) authenticator(document runtimeconfig.Producer) (transport.Auth
 }
 
 func (s *sidecar) openIntake(document runtimeconfig.Producer, certificate *transport.Certificate, authorizer intake.Authorizer, answers *telemetry.Answers) error {
+	if s.member.shared {
+		s.relay = intake.NewRelay(s.member.route, s.TokenFile, &http.Transport{TLSClientConfig: transport.ClientTLS(s.CAFile, s.host())})
+	}
 	door := intake.New(intake.Options{
-		Name: document.Flow, Flow: s.producer, Authorizer: authorizer,
+		Name: document.Flow, Flow: flow{s.member}, Authorizer: authorizer, Relay: s.relay,
 		MaxPayload: func() int { return maxPayload(s.document.Load().Value) },
 		Volatile:   document.QueueType == queueMemory,
-		Log:        s.Log.WithName("intake"), OnAnswer: answers.Count, OnRefusal: s.producer.NoteRefusal,
+		Log:        s.Log.WithName("intake"), OnAnswer: answers.Count, OnRefusal: s.member.noteRefusal,
 	})
 	secure, err := intake.ListenTLS(s.IntakeAddress, transport.ServerTLS(certificate), door.Handler())
 	if err != nil {
@@ -142,6 +136,9 @@ func (s *sidecar) openIntake(document runtimeconfig.Producer, certificate *trans
 // run runs the parts until ctx ends or one of them fails, and stops them in order: intake, controller, streams, the rest.
 func (s *sidecar) run(ctx context.Context, document config.Document[runtimeconfig.Producer], registry *prometheus.Registry) error {
 	defer s.volume.Close()
+	if s.relay != nil {
+		defer s.relay.Close()
+	}
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()
 	parts, base := errgroup.WithContext(base)
@@ -161,7 +158,7 @@ func (s *sidecar) run(ctx context.Context, document config.Document[runtimeconfi
 	controllerDone := make(chan struct{})
 	parts.Go(func() error {
 		defer close(controllerDone)
-		return s.producer.Run(controllerCtx)
+		return s.member.run(controllerCtx)
 	})
 	parts.Go(func() error { return s.streams.run(base) })
 	parts.Go(func() error { return health.Serve(base, s.HealthAddress, s.checks()) })
@@ -184,6 +181,11 @@ func (s *sidecar) run(ctx context.Context, document config.Document[runtimeconfi
 			return nil
 		}
 		s.Log.Info("Stopping")
+		if s.member.shared {
+			stopController()
+			<-controllerDone
+			s.linger(base)
+		}
 		stopIntake()
 		<-doorsDone
 		stopController()
@@ -204,67 +206,24 @@ func (s *sidecar) apply(next config.Document[runtimeconfig.Producer]) {
 		s.Log.Info("The type of the queue changes with the next start of this pod only", "running", was, "configured", next.Value.QueueType)
 	}
 	s.volume.setWindow(deduplication(next.Value))
-	s.producer.SetStreamTimeout(seconds(next.Value.StreamTimeoutSec))
-	s.producer.SetOperationTimeout(seconds(next.Value.OperationTimeoutSec))
-	s.producer.Reconfigure(controllerConfig(next.Value))
-	s.producer.SetIntake(intakeOf(next.Value))
-	if was := s.document.Load().Value.RecoverNonce; was != next.Value.RecoverNonce {
-		s.producer.Recover()
+	former := s.wanted.Swap(&next)
+	if p := s.member.producer(); p != nil {
+		configure(p, next.Value)
+		if former.Value.RecoverNonce != next.Value.RecoverNonce {
+			p.Recover()
+		}
 	}
 	s.document.Store(&next) // last, because its hash tells the operator that all of it is in force
 }
 
 func (s *sidecar) reporter() *reporter {
 	return &reporter{
-		log: s.Log.WithName("report"), stats: s.producer.Stats, podUID: s.Incarnation.PodUID, caFile: s.CAFile, token: s.TokenFile,
+		log: s.Log.WithName("report"), member: s.member, caFile: s.CAFile, token: s.TokenFile,
 		document: func() (runtimeconfig.Producer, string) {
 			document := s.document.Load()
 			return document.Value, document.Hash
 		},
 	}
-}
-
-// probeLimit bounds how long a probe waits for the controller.
-const probeLimit = 5 * time.Second
-
-// checks: ready means that the queue is loaded and jobs can be taken or are refused for a reason that a person chose.
-func (s *sidecar) checks() health.Checks {
-	look := func() (endpoint.ProducerStats, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
-		defer cancel()
-		return s.producer.Stats(ctx)
-	}
-	return health.Checks{
-		Startup: func() error {
-			if !s.serving.Load() {
-				return errors.New("not listening yet")
-			}
-			return nil
-		},
-		Readiness: func() error {
-			stats, err := look()
-			switch {
-			case err != nil:
-				return fmt.Errorf("the controller does not answer: %w", err)
-			case stats.Failure != nil:
-				return fmt.Errorf("reliable delivery failed at stage %s", stats.Failure.Stage)
-			case stats.Phase != delivery.PhaseRunning:
-				return fmt.Errorf("the queue is being loaded: %s", orElse(stats.QueueMessage, "no error so far"))
-			}
-			return nil
-		},
-		Liveness: func() error {
-			_, err := look()
-			return err
-		},
-	}
-}
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 func metricsHandler(registry *prometheus.Registry) http.Handler {
@@ -279,13 +238,13 @@ type streams struct {
 	server   *grpc.Server
 }
 
-func listenStreams(address string, certificate *transport.Certificate, producer *endpoint.Producer) (*streams, error) {
+func listenStreams(address string, certificate *transport.Certificate, services *services) (*streams, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening for workers: %w", err)
 	}
 	server := transport.NewServer(transport.ServerTLS(certificate))
-	producer.Register(server)
+	services.register(server)
 	return &streams{listener: listener, server: server}, nil
 }
 

@@ -44,8 +44,14 @@ type pod struct {
 
 func newPod(t testing.TB) *pod {
 	t.Helper()
+	return newPodOf(t, transporttest.NewAuthority(t))
+}
+
+// newPodOf makes a pod whose peers know the authority.
+func newPodOf(t testing.TB, authority *transporttest.Authority) *pod {
+	t.Helper()
 	dir := t.TempDir()
-	p := &pod{t: t, authority: transporttest.NewAuthority(t), tokens: &transporttest.Tokens{}}
+	p := &pod{t: t, authority: authority, tokens: &transporttest.Tokens{}}
 	p.operator = newOperator(t, p.authority)
 	p.document = runtimeconfig.Producer{
 		Namespace: "shop", Flow: "orders", FlowUID: "flow-uid", QueueType: "Local", Intake: runtimeconfig.IntakeOpen,
@@ -136,6 +142,9 @@ func (p *pod) launch() chan error {
 	return done
 }
 
+// run runs the sidecar until ctx ends.
+func (p *pod) run(ctx context.Context) error { return producer.Run(ctx, p.options) }
+
 func (p *pod) until(what string, condition func() bool) {
 	p.t.Helper()
 	transporttest.Eventually(p.t, what, condition)
@@ -174,11 +183,17 @@ func (p *pod) submit(key, query string) (int, string) {
 
 func (p *pod) work() {
 	p.t.Helper()
+	p.workAs("w")
+}
+
+// workAs binds a worker that dials this pod.
+func (p *pod) workAs(uid string) {
+	p.t.Helper()
 	peer := transport.Peer{
-		Address: p.options.TransportAddress, TLS: transport.ClientTLS(p.authority.CAFile(), host), TokenFile: transporttest.TokenFile(p.t, "pod:w"),
+		Address: p.options.TransportAddress, TLS: transport.ClientTLS(p.authority.CAFile(), host), TokenFile: transporttest.TokenFile(p.t, "pod:"+uid),
 	}
 	worker := endpoint.NewWorker(endpoint.WorkerOptions{
-		Config: delivery.DefaultConsumerConfig(), Incarnation: protocol.Incarnation{PodUID: "w", BootNonce: "b"}, Log: logr.Discard(),
+		Config: delivery.DefaultConsumerConfig(), Incarnation: protocol.Incarnation{PodUID: uid, BootNonce: "b"}, Log: logr.Discard(),
 		Flows: []endpoint.Source{{
 			Dial: endpoint.DialPeer(func() transport.Peer { return peer }),
 			Handler: endpoint.HandlerFunc(func(context.Context, protocol.Delivery) endpoint.Result {
@@ -413,8 +428,8 @@ func TestUnusableVolumeIsShownAndRetried(t *testing.T) {
 
 func TestUnknownQueueTypeIsRefused(t *testing.T) {
 	p := newPod(t)
-	p.configure(func(d *runtimeconfig.Producer) { d.QueueType = "PostgreSQL" })
-	if err := producer.Run(t.Context(), p.options); err == nil || !strings.Contains(err.Error(), "PostgreSQL") {
+	p.configure(func(d *runtimeconfig.Producer) { d.QueueType = "Cassette" })
+	if err := producer.Run(t.Context(), p.options); err == nil || !strings.Contains(err.Error(), "Cassette") {
 		t.Errorf("%v", err)
 	}
 }

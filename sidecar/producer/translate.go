@@ -10,8 +10,9 @@ import (
 
 // Values of runtimeconfig.Producer.QueueType.
 const (
-	queueLocal  = "Local"
-	queueMemory = "Memory"
+	queueLocal      = "Local"
+	queueMemory     = "Memory"
+	queuePostgreSQL = "PostgreSQL"
 )
 
 // controllerConfig translates the document; zero values mean the API's defaults, except where zero has a meaning of its own.

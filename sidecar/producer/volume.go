@@ -24,12 +24,18 @@ var (
 // then a load that fails and recovers, visible in the flow's status, and no crash loop.
 type volume struct {
 	open func(ctx context.Context, window time.Duration) (queue.WorkQueue, error)
+	// version tells what open would open; another one than before is opened anew. nil: it is always the same.
+	version func() string
+	// shared says that other processes can open it too.
+	shared bool
 
 	loading sync.Mutex // one opens at a time
 	mu      sync.Mutex
 	back    queue.WorkQueue
 	window  time.Duration
 	closed  bool
+	opening string // the version that is open
+	loaded  string // the owner argument of the last Load that succeeded
 }
 
 var _ queue.WorkQueue = (*volume)(nil)
@@ -37,6 +43,10 @@ var _ queue.WorkQueue = (*volume)(nil)
 // newVolume returns the queue that the document asks for, unopened.
 func newVolume(o Options, document runtimeconfig.Producer) (*volume, error) {
 	v := &volume{window: deduplication(document)}
+	if o.OpenQueue != nil {
+		v.open, v.shared = o.OpenQueue, document.QueueType == queuePostgreSQL
+		return v, nil
+	}
 	switch document.QueueType {
 	case queueLocal, "":
 		v.open = func(ctx context.Context, window time.Duration) (queue.WorkQueue, error) {
@@ -45,6 +55,10 @@ func newVolume(o Options, document runtimeconfig.Producer) (*volume, error) {
 	case queueMemory:
 		v.open = func(_ context.Context, window time.Duration) (queue.WorkQueue, error) {
 			return memory.New(memory.Options{DeduplicationWindow: window, LossFile: o.LossFile})
+		}
+	case queuePostgreSQL:
+		if err := v.openPostgreSQL(o, document); err != nil {
+			return nil, err
 		}
 	default:
 		return nil, fmt.Errorf("queue type %q is not known to this version of the sidecar", document.QueueType)
@@ -79,13 +93,21 @@ func (v *volume) setWindow(window time.Duration) {
 func (v *volume) opened(ctx context.Context) (queue.WorkQueue, error) {
 	v.loading.Lock()
 	defer v.loading.Unlock()
-	if back, err := v.current(); err == nil || errors.Is(err, errClosed) {
-		return back, err
+	version := ""
+	if v.version != nil {
+		version = v.version()
+	}
+	former, err := v.current()
+	if err == nil && version == v.opening || errors.Is(err, errClosed) {
+		return former, err
 	}
 	v.mu.Lock()
 	window := v.window
 	v.mu.Unlock()
 	back, err := v.open(ctx, window)
+	if err != nil && former != nil {
+		return former, nil // what worked so far may go on working
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the queue: %w", err)
 	}
@@ -93,6 +115,10 @@ func (v *volume) opened(ctx context.Context) (queue.WorkQueue, error) {
 	defer v.mu.Unlock()
 	if v.closed {
 		return nil, errors.Join(errClosed, back.Close())
+	}
+	v.opening = version
+	if former != nil {
+		_ = former.Close() // what is under way there fails and is tried again
 	}
 	if again, ok := back.(queue.Deduplicating); ok && v.window != window {
 		again.SetDeduplicationWindow(v.window)
@@ -107,7 +133,40 @@ func (v *volume) Load(ctx context.Context, owner string, visit func(queue.Row) e
 	if err != nil {
 		return queue.State{}, 0, err
 	}
-	return back.Load(ctx, owner, visit)
+	if !v.shared {
+		return back.Load(ctx, owner, visit)
+	}
+	// A writer that lost its connection for a while loads again when that is back. Another may have taken over by then, and must not be
+	// fenced by the one that it has replaced.
+	if v.loaded == owner {
+		last, err := v.Owner(ctx)
+		if err != nil {
+			return queue.State{}, 0, err
+		}
+		if last.Address != owner {
+			return queue.State{}, 0, fmt.Errorf("%w: epoch %d belongs to another member", queue.ErrFenced, last.Epoch)
+		}
+	}
+	state, epoch, err := back.Load(ctx, owner, visit)
+	if err == nil {
+		v.loaded = owner
+	}
+	return state, epoch, err
+}
+
+// errNotShared says that a back-end has no notion of an owner.
+var errNotShared = errors.New("the queue belongs to one process")
+
+// Owner implements queue.Shared; it opens the queue if need be.
+func (v *volume) Owner(ctx context.Context) (queue.Owner, error) {
+	back, err := v.opened(ctx)
+	if err != nil {
+		return queue.Owner{}, err
+	}
+	if shared, ok := back.(queue.Shared); ok {
+		return shared.Owner(ctx)
+	}
+	return queue.Owner{}, errNotShared
 }
 
 // Apply implements queue.WorkQueue.

@@ -2737,7 +2737,7 @@ type FlowStats struct {
 	PodUid    string                 `protobuf:"bytes,4,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
 	Session   string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
 	Epoch     uint64                 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// state is Loading, Running, Suspended, Draining, Failed.
+	// state is Loading, Running, Suspended, Draining, Failed, or Standby: then epoch is the newest that it has seen, and numbers are absent.
 	State        string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
 	FailureStage string `protobuf:"bytes,8,opt,name=failure_stage,json=failureStage,proto3" json:"failure_stage,omitempty"`
 	// failure_reason is for people; failure_code is fenced, conflict, format or protocol, or empty for any other cause.
@@ -2768,8 +2768,13 @@ type FlowStats struct {
 	PausedRevisions []*PausedRevision `protobuf:"bytes,30,rep,name=paused_revisions,json=pausedRevisions,proto3" json:"paused_revisions,omitempty"`
 	// quarantined_workers are kept away for a while; at most 100 are listed.
 	QuarantinedWorkers []*QuarantinedWorker `protobuf:"bytes,31,rep,name=quarantined_workers,json=quarantinedWorkers,proto3" json:"quarantined_workers,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	PodName            string               `protobuf:"bytes,40,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
+	// fenced_total counts how often this process has lost the queue to another member.
+	FencedTotal uint64 `protobuf:"varint,41,opt,name=fenced_total,json=fencedTotal,proto3" json:"fenced_total,omitempty"`
+	// queue_code is connection-missing, or empty for any other state of the queue.
+	QueueCode     string `protobuf:"bytes,42,opt,name=queue_code,json=queueCode,proto3" json:"queue_code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FlowStats) Reset() {
@@ -3017,6 +3022,27 @@ func (x *FlowStats) GetQuarantinedWorkers() []*QuarantinedWorker {
 		return x.QuarantinedWorkers
 	}
 	return nil
+}
+
+func (x *FlowStats) GetPodName() string {
+	if x != nil {
+		return x.PodName
+	}
+	return ""
+}
+
+func (x *FlowStats) GetFencedTotal() uint64 {
+	if x != nil {
+		return x.FencedTotal
+	}
+	return 0
+}
+
+func (x *FlowStats) GetQueueCode() string {
+	if x != nil {
+		return x.QueueCode
+	}
+	return ""
 }
 
 type PausedRevision struct {
@@ -3285,6 +3311,112 @@ func (*FlowStatsAck) Descriptor() ([]byte, []int) {
 	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{38}
 }
 
+type LookRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookRequest) Reset() {
+	*x = LookRequest{}
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookRequest) ProtoMessage() {}
+
+func (x *LookRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
+func (*LookRequest) Descriptor() ([]byte, []int) {
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{39}
+}
+
+type MemberStatus struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	PodUid    string                 `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	BootNonce string                 `protobuf:"bytes,2,opt,name=boot_nonce,json=bootNonce,proto3" json:"boot_nonce,omitempty"`
+	// turn numbers the times that this process has tried to own the queue; 0 while it stands by.
+	Turn int64 `protobuf:"varint,3,opt,name=turn,proto3" json:"turn,omitempty"`
+	// troubled_milliseconds is how long the queue has not worked for it; 0 while it does.
+	TroubledMilliseconds int64 `protobuf:"varint,4,opt,name=troubled_milliseconds,json=troubledMilliseconds,proto3" json:"troubled_milliseconds,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *MemberStatus) Reset() {
+	*x = MemberStatus{}
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberStatus) ProtoMessage() {}
+
+func (x *MemberStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
+func (*MemberStatus) Descriptor() ([]byte, []int) {
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *MemberStatus) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetBootNonce() string {
+	if x != nil {
+		return x.BootNonce
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetTurn() int64 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetTroubledMilliseconds() int64 {
+	if x != nil {
+		return x.TroubledMilliseconds
+	}
+	return 0
+}
+
 var File_protocol_v1_workpulling_proto protoreflect.FileDescriptor
 
 const file_protocol_v1_workpulling_proto_rawDesc = "" +
@@ -3506,7 +3638,8 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	" \x01(\x03R\vidleSeconds\x12\x1b\n" +
 	"\tapp_ready\x18\v \x01(\bR\bappReady\x12\x1f\n" +
 	"\vconfig_hash\x18\f \x01(\tR\n" +
-	"configHash\"\xb7\t\n" +
+	"configHash\"\x94\n" +
+	"\n" +
 	"\tFlowStats\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04flow\x18\x02 \x01(\tR\x04flow\x12\x19\n" +
@@ -3541,7 +3674,11 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\rrecover_nonce\x18\x1c \x01(\x03R\frecoverNonce\x12#\n" +
 	"\rorphaned_jobs\x18\x1d \x01(\x03R\forphanedJobs\x12I\n" +
 	"\x10paused_revisions\x18\x1e \x03(\v2\x1e.workpulling.v1.PausedRevisionR\x0fpausedRevisions\x12R\n" +
-	"\x13quarantined_workers\x18\x1f \x03(\v2!.workpulling.v1.QuarantinedWorkerR\x12quarantinedWorkers\"t\n" +
+	"\x13quarantined_workers\x18\x1f \x03(\v2!.workpulling.v1.QuarantinedWorkerR\x12quarantinedWorkers\x12\x19\n" +
+	"\bpod_name\x18( \x01(\tR\apodName\x12!\n" +
+	"\ffenced_total\x18) \x01(\x04R\vfencedTotal\x12\x1d\n" +
+	"\n" +
+	"queue_code\x18* \x01(\tR\tqueueCode\"t\n" +
 	"\x0ePausedRevision\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x1a\n" +
@@ -3560,7 +3697,14 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\astarted\x18\x05 \x01(\x05R\astarted\x12\x1a\n" +
 	"\bdraining\x18\x06 \x01(\bR\bdraining\x12\x1a\n" +
 	"\brevision\x18\a \x01(\tR\brevision\"\x0e\n" +
-	"\fFlowStatsAck*\xdc\x01\n" +
+	"\fFlowStatsAck\"\r\n" +
+	"\vLookRequest\"\x8f\x01\n" +
+	"\fMemberStatus\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1d\n" +
+	"\n" +
+	"boot_nonce\x18\x02 \x01(\tR\tbootNonce\x12\x12\n" +
+	"\x04turn\x18\x03 \x01(\x03R\x04turn\x123\n" +
+	"\x15troubled_milliseconds\x18\x04 \x01(\x03R\x14troubledMilliseconds*\xdc\x01\n" +
 	"\fStoreVerdict\x12\x1d\n" +
 	"\x19STORE_VERDICT_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18STORE_VERDICT_STORED_NEW\x10\x01\x12 \n" +
@@ -3590,7 +3734,9 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\fCordonIfIdle\x12#.workpulling.v1.CordonIfIdleRequest\x1a!.workpulling.v1.CordonIfIdleReply\x12M\n" +
 	"\n" +
 	"StartDrain\x12!.workpulling.v1.StartDrainRequest\x1a\x1c.workpulling.v1.WorkerStatus\x12I\n" +
-	"\bUncordon\x12\x1f.workpulling.v1.UncordonRequest\x1a\x1c.workpulling.v1.WorkerStatus2[\n" +
+	"\bUncordon\x12\x1f.workpulling.v1.UncordonRequest\x1a\x1c.workpulling.v1.WorkerStatus2S\n" +
+	"\x0eProducerMember\x12A\n" +
+	"\x04Look\x12\x1b.workpulling.v1.LookRequest\x1a\x1c.workpulling.v1.MemberStatus2[\n" +
 	"\x12FlowStatsCollector\x12E\n" +
 	"\x06Report\x12\x19.workpulling.v1.FlowStats\x1a\x1c.workpulling.v1.FlowStatsAck(\x010\x01BCZAgithub.com/workpulling/workpulling/runtime/protocol/v1;protocolv1b\x06proto3"
 
@@ -3607,7 +3753,7 @@ func file_protocol_v1_workpulling_proto_rawDescGZIP() []byte {
 }
 
 var file_protocol_v1_workpulling_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_protocol_v1_workpulling_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_protocol_v1_workpulling_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_protocol_v1_workpulling_proto_goTypes = []any{
 	(StoreVerdict)(0),           // 0: workpulling.v1.StoreVerdict
 	(ClaimState)(0),             // 1: workpulling.v1.ClaimState
@@ -3651,7 +3797,9 @@ var file_protocol_v1_workpulling_proto_goTypes = []any{
 	(*QuarantinedWorker)(nil),   // 39: workpulling.v1.QuarantinedWorker
 	(*BoundWorker)(nil),         // 40: workpulling.v1.BoundWorker
 	(*FlowStatsAck)(nil),        // 41: workpulling.v1.FlowStatsAck
-	nil,                         // 42: workpulling.v1.Job.HeadersEntry
+	(*LookRequest)(nil),         // 42: workpulling.v1.LookRequest
+	(*MemberStatus)(nil),        // 43: workpulling.v1.MemberStatus
+	nil,                         // 44: workpulling.v1.Job.HeadersEntry
 }
 var file_protocol_v1_workpulling_proto_depIdxs = []int32{
 	14, // 0: workpulling.v1.WorkerFrame.register:type_name -> workpulling.v1.RegisterConsumer
@@ -3673,7 +3821,7 @@ var file_protocol_v1_workpulling_proto_depIdxs = []int32{
 	10, // 16: workpulling.v1.GrantFrame.stored:type_name -> workpulling.v1.Stored
 	12, // 17: workpulling.v1.GrantFrame.refused:type_name -> workpulling.v1.Refused
 	13, // 18: workpulling.v1.GrantFrame.delivery_confirmed:type_name -> workpulling.v1.DeliveryConfirmed
-	42, // 19: workpulling.v1.Job.headers:type_name -> workpulling.v1.Job.HeadersEntry
+	44, // 19: workpulling.v1.Job.headers:type_name -> workpulling.v1.Job.HeadersEntry
 	7,  // 20: workpulling.v1.Produced.job:type_name -> workpulling.v1.Job
 	0,  // 21: workpulling.v1.Stored.verdict:type_name -> workpulling.v1.StoreVerdict
 	15, // 22: workpulling.v1.RegisterConsumer.claims:type_name -> workpulling.v1.Claim
@@ -3694,16 +3842,18 @@ var file_protocol_v1_workpulling_proto_depIdxs = []int32{
 	32, // 37: workpulling.v1.WorkerControl.CordonIfIdle:input_type -> workpulling.v1.CordonIfIdleRequest
 	34, // 38: workpulling.v1.WorkerControl.StartDrain:input_type -> workpulling.v1.StartDrainRequest
 	35, // 39: workpulling.v1.WorkerControl.Uncordon:input_type -> workpulling.v1.UncordonRequest
-	37, // 40: workpulling.v1.FlowStatsCollector.Report:input_type -> workpulling.v1.FlowStats
-	4,  // 41: workpulling.v1.WorkPulling.Pull:output_type -> workpulling.v1.ControllerFrame
-	6,  // 42: workpulling.v1.WorkPulling.Produce:output_type -> workpulling.v1.GrantFrame
-	36, // 43: workpulling.v1.WorkerControl.GetStatus:output_type -> workpulling.v1.WorkerStatus
-	33, // 44: workpulling.v1.WorkerControl.CordonIfIdle:output_type -> workpulling.v1.CordonIfIdleReply
-	36, // 45: workpulling.v1.WorkerControl.StartDrain:output_type -> workpulling.v1.WorkerStatus
-	36, // 46: workpulling.v1.WorkerControl.Uncordon:output_type -> workpulling.v1.WorkerStatus
-	41, // 47: workpulling.v1.FlowStatsCollector.Report:output_type -> workpulling.v1.FlowStatsAck
-	41, // [41:48] is the sub-list for method output_type
-	34, // [34:41] is the sub-list for method input_type
+	42, // 40: workpulling.v1.ProducerMember.Look:input_type -> workpulling.v1.LookRequest
+	37, // 41: workpulling.v1.FlowStatsCollector.Report:input_type -> workpulling.v1.FlowStats
+	4,  // 42: workpulling.v1.WorkPulling.Pull:output_type -> workpulling.v1.ControllerFrame
+	6,  // 43: workpulling.v1.WorkPulling.Produce:output_type -> workpulling.v1.GrantFrame
+	36, // 44: workpulling.v1.WorkerControl.GetStatus:output_type -> workpulling.v1.WorkerStatus
+	33, // 45: workpulling.v1.WorkerControl.CordonIfIdle:output_type -> workpulling.v1.CordonIfIdleReply
+	36, // 46: workpulling.v1.WorkerControl.StartDrain:output_type -> workpulling.v1.WorkerStatus
+	36, // 47: workpulling.v1.WorkerControl.Uncordon:output_type -> workpulling.v1.WorkerStatus
+	43, // 48: workpulling.v1.ProducerMember.Look:output_type -> workpulling.v1.MemberStatus
+	41, // 49: workpulling.v1.FlowStatsCollector.Report:output_type -> workpulling.v1.FlowStatsAck
+	42, // [42:50] is the sub-list for method output_type
+	34, // [34:42] is the sub-list for method input_type
 	34, // [34:34] is the sub-list for extension type_name
 	34, // [34:34] is the sub-list for extension extendee
 	0,  // [0:34] is the sub-list for field type_name
@@ -3747,9 +3897,9 @@ func file_protocol_v1_workpulling_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_protocol_v1_workpulling_proto_rawDesc), len(file_protocol_v1_workpulling_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   40,
+			NumMessages:   42,
 			NumExtensions: 0,
-			NumServices:   3,
+			NumServices:   4,
 		},
 		GoTypes:           file_protocol_v1_workpulling_proto_goTypes,
 		DependencyIndexes: file_protocol_v1_workpulling_proto_depIdxs,

@@ -386,6 +386,116 @@ var WorkerControl_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	ProducerMember_Look_FullMethodName = "/workpulling.v1.ProducerMember/Look"
+)
+
+// ProducerMemberClient is the client API for ProducerMember service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// ProducerMember is served by every producer of a shared queue, for the others. Whoever calls it presents nothing: what it tells is no
+// secret, and a standby has to learn it while the API server is away.
+type ProducerMemberClient interface {
+	// Look says what the process at this address is doing.
+	Look(ctx context.Context, in *LookRequest, opts ...grpc.CallOption) (*MemberStatus, error)
+}
+
+type producerMemberClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewProducerMemberClient(cc grpc.ClientConnInterface) ProducerMemberClient {
+	return &producerMemberClient{cc}
+}
+
+func (c *producerMemberClient) Look(ctx context.Context, in *LookRequest, opts ...grpc.CallOption) (*MemberStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MemberStatus)
+	err := c.cc.Invoke(ctx, ProducerMember_Look_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ProducerMemberServer is the server API for ProducerMember service.
+// All implementations must embed UnimplementedProducerMemberServer
+// for forward compatibility.
+//
+// ProducerMember is served by every producer of a shared queue, for the others. Whoever calls it presents nothing: what it tells is no
+// secret, and a standby has to learn it while the API server is away.
+type ProducerMemberServer interface {
+	// Look says what the process at this address is doing.
+	Look(context.Context, *LookRequest) (*MemberStatus, error)
+	mustEmbedUnimplementedProducerMemberServer()
+}
+
+// UnimplementedProducerMemberServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedProducerMemberServer struct{}
+
+func (UnimplementedProducerMemberServer) Look(context.Context, *LookRequest) (*MemberStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method Look not implemented")
+}
+func (UnimplementedProducerMemberServer) mustEmbedUnimplementedProducerMemberServer() {}
+func (UnimplementedProducerMemberServer) testEmbeddedByValue()                        {}
+
+// UnsafeProducerMemberServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to ProducerMemberServer will
+// result in compilation errors.
+type UnsafeProducerMemberServer interface {
+	mustEmbedUnimplementedProducerMemberServer()
+}
+
+func RegisterProducerMemberServer(s grpc.ServiceRegistrar, srv ProducerMemberServer) {
+	// If the following call panics, it indicates UnimplementedProducerMemberServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&ProducerMember_ServiceDesc, srv)
+}
+
+func _ProducerMember_Look_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LookRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProducerMemberServer).Look(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProducerMember_Look_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProducerMemberServer).Look(ctx, req.(*LookRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// ProducerMember_ServiceDesc is the grpc.ServiceDesc for ProducerMember service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var ProducerMember_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "workpulling.v1.ProducerMember",
+	HandlerType: (*ProducerMemberServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Look",
+			Handler:    _ProducerMember_Look_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "protocol/v1/workpulling.proto",
+}
+
+const (
 	FlowStatsCollector_Report_FullMethodName = "/workpulling.v1.FlowStatsCollector/Report"
 )
 

@@ -1,0 +1,148 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// Route says where the jobs of a flow are taken at the moment.
+type Route struct {
+	// Here: in this process.
+	Here bool
+	// Address is host:port of the intake that takes them elsewhere; empty where none is known.
+	Address string
+}
+
+// headerHop marks a request that a standby has passed on, which no other standby passes on again.
+const headerHop = "Workpulling-Hop"
+
+// Bounds of passing a request on.
+const (
+	// relayPatience is how long a request waits for somebody to be active: about as long as a planned takeover.
+	relayPatience = 2 * time.Second
+	relayPoll     = 50 * time.Millisecond
+	relayDial     = 3 * time.Second
+)
+
+// Relay passes requests on to the active producer, one hop. It adds nothing to them but the mark of the hop, and judges nobody: the
+// caller's own token goes along, and who answers has to prove its name.
+type Relay struct {
+	// Route says where to; it may change at any time.
+	Route func() Route
+	// TokenFile holds this pod's own token, which goes along with what the app beside submits over the socket.
+	TokenFile string
+	transport *http.Transport
+}
+
+// NewRelay returns a Relay that verifies the intake it passes requests on to as verified by client, such as transport.ClientTLS.
+func NewRelay(route func() Route, tokenFile string, client *http.Transport) *Relay {
+	client = client.Clone()
+	client.ForceAttemptHTTP2 = true
+	client.Proxy = nil
+	client.DialContext = (&net.Dialer{Timeout: relayDial}).DialContext
+	client.TLSHandshakeTimeout = relayDial
+	client.IdleConnTimeout = time.Minute
+	client.DisableCompression = true
+	return &Relay{Route: route, TokenFile: tokenFile, transport: client}
+}
+
+// Close ends idle connections.
+func (r *Relay) Close() { r.transport.CloseIdleConnections() }
+
+// settle waits a moment for a place where jobs are taken.
+func (r *Relay) settle(ctx context.Context) Route {
+	ctx, cancel := context.WithTimeout(ctx, relayPatience)
+	defer cancel()
+	ticker := time.NewTicker(relayPoll)
+	defer ticker.Stop()
+	for {
+		if to := r.Route(); to.Here || to.Address != "" {
+			return to
+		}
+		select {
+		case <-ctx.Done():
+			return Route{}
+		case <-ticker.C:
+		}
+	}
+}
+
+var (
+	problemNoActive = newProblem(http.StatusServiceUnavailable, "no-active-producer", "No producer owns the queue at the moment",
+		"One of them is about to take over. Nothing was stored: repeat the request after the time in Retry-After.").after(time.Second)
+	problemHop = newProblem(http.StatusServiceUnavailable, "no-active-producer", "This producer stands by",
+		"The request was passed on to it by another one that stands by. Nothing was stored: repeat it after the time in Retry-After.").after(time.Second)
+	problemRelay = newProblem(http.StatusServiceUnavailable, "unavailable", "The outcome is not known",
+		"The active producer did not answer. The job may or may not be stored: repeat the request with the same id, which is safe.").after(time.Second)
+)
+
+// elsewhere passes the request on if this process stands by, and says whether it has answered. credential, which may be nil, replaces
+// what the caller presents.
+func (i *Intake) elsewhere(w http.ResponseWriter, r *http.Request, credential func(http.Header) error) bool {
+	relay := i.options.Relay
+	if relay == nil {
+		return false
+	}
+	to := relay.Route()
+	if to.Here {
+		return false
+	}
+	if r.Header.Get(headerHop) != "" {
+		problemHop.write(w)
+		return true
+	}
+	if to.Address == "" {
+		if to = relay.settle(r.Context()); to.Here {
+			return false
+		}
+	}
+	if to.Address == "" {
+		problemNoActive.write(w)
+		return true
+	}
+	if wait, err := waitOf(r.URL.Query()); err == nil {
+		extendDeadline(w, wait+i.options.StoreTimeout+relayDial)
+	}
+	relay.pass(w, r, to.Address, credential)
+	return true
+}
+
+// pass is the hop.
+func (r *Relay) pass(w http.ResponseWriter, request *http.Request, address string, credential func(http.Header) error) {
+	onward := request.Clone(request.Context())
+	if credential != nil {
+		if err := credential(onward.Header); err != nil {
+			problemRelay.write(w)
+			return
+		}
+	}
+	proxy := httputil.ReverseProxy{
+		Transport: r.transport,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(&url.URL{Scheme: "https", Host: address})
+			p.Out.Header.Set(headerHop, "1")
+		},
+		ErrorLog:     log.New(io.Discard, "", 0), // an active producer that went away is no news, and is answered
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { problemRelay.write(w) },
+	}
+	proxy.ServeHTTP(w, onward)
+}
+
+// ownToken makes this pod the caller, for the app beside.
+func (r *Relay) ownToken(header http.Header) error {
+	raw, err := os.ReadFile(r.TokenFile)
+	if err != nil {
+		return fmt.Errorf("reading the token: %w", err)
+	}
+	header.Set("Authorization", "Bearer "+strings.TrimSpace(string(raw)))
+	return nil
+}

@@ -1,0 +1,171 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/endpoint"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// lead takes the seat and keeps it until ctx ends, or another member has fenced it out, or the queue could not be loaded for so long
+// that somebody else should try. What failed for good keeps the seat: nobody loads again what no load heals (DESIGN 5.14).
+func (m *member) lead(ctx context.Context) {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	m.turn++
+	s := &seat{self: m.self}
+	s.self.Turn = m.turn
+	fenced := make(chan struct{}, 1)
+	s.producer = m.take(s.self.Owner(), func(f delivery.Failed) {
+		if m.shared && errors.Is(f.Cause, queue.ErrFenced) {
+			s.fencedOut.Store(true)
+			fenced <- struct{}{}
+		}
+	})
+	m.seat.Store(s)
+	m.configure(s.producer)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.producer.Run(ctx)
+	}()
+	lost := m.shared && m.keep(ctx, s, fenced)
+	if m.shared {
+		leave()
+	}
+	<-done
+	if !m.shared {
+		return // a stopped producer still answers for what it knows
+	}
+	m.seat.Store(nil)
+	m.letGo(context.WithoutCancel(ctx))
+	if lost {
+		m.candidate.Lost(m.now(), s.loadTook)
+	}
+}
+
+// keep renews the Lease and watches over the seat. It returns true where the seat was lost, and false where ctx ended.
+func (m *member) keep(ctx context.Context, s *seat, fenced <-chan struct{}) bool {
+	began := m.now()
+	renewed := began - time.Hour
+	for {
+		m.round(ctx)
+		silence, _ := m.times()
+		if now := m.now(); now-renewed >= silence/4 && m.renew(ctx, silence) {
+			renewed = now
+		}
+		if stats, err := s.producer.Stats(ctx); err == nil {
+			if over := m.review(s, stats, began, silence); over {
+				return true
+			}
+		}
+		if !m.attend(ctx, fenced) {
+			return m.fencedOut(s, "a write was refused")
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+}
+
+// review decides whether the turn is over.
+func (m *member) review(s *seat, stats endpoint.ProducerStats, began, silence time.Duration) bool {
+	m.noteTrouble(s, stats)
+	owner, epoch, _, _ := m.candidate.Owner()
+	switch {
+	case stats.Epoch == 0 && m.troubled(s) >= silence:
+		m.log.Info("The queue cannot be loaded; another member may try", "cause", stats.QueueMessage)
+		return true
+	case stats.Epoch == 0:
+		return false
+	case epoch > stats.Epoch && owner != s.self:
+		return m.fencedOut(s, "member "+owner.Pod+" has loaded it")
+	case s.loadTook == 0:
+		s.loadTook = m.now() - began
+	case m.now()-began > 5*silence:
+		m.candidate.Kept()
+	}
+	return false
+}
+
+// attend waits for a beat; false means that the seat was lost meanwhile.
+func (m *member) attend(ctx context.Context, fenced <-chan struct{}) bool {
+	_, beat := m.times()
+	timer := time.NewTimer(beat)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-fenced:
+		return false
+	}
+	return true
+}
+
+// fencedOut ends the turn: this member stands by again, and the flow goes on elsewhere.
+func (m *member) fencedOut(s *seat, cause string) bool {
+	s.fencedOut.Store(true)
+	m.fenced.Add(1)
+	m.log.Info("Another member has the queue now; standing by", "cause", cause)
+	return true
+}
+
+// renew keeps the Lease, or gets it back if nobody is behind it. Without it the seat is kept all the same (B-253).
+func (m *member) renew(ctx context.Context, silence time.Duration) bool {
+	if m.lease == nil {
+		return false
+	}
+	if seen, ok := m.candidate.Lease(); !ok || seen.Holder != m.self.Holder() {
+		m.readLease(ctx)
+	}
+	if !m.candidate.MayHold(m.now()) {
+		return false
+	}
+	seen, _ := m.candidate.Lease()
+	record, err := m.lease.Hold(ctx, m.self.Holder(), silence, seen)
+	if err != nil {
+		m.candidate.LeaseRead(m.now(), seen, err)
+		return false
+	}
+	m.candidate.LeaseRead(m.now(), record, nil)
+	return true
+}
+
+// letGo releases the Lease, so that another member need not wait.
+func (m *member) letGo(ctx context.Context) {
+	if m.lease == nil {
+		return
+	}
+	for range 2 {
+		seen, err := m.lease.Read(ctx)
+		if err != nil || seen.Holder != m.self.Holder() {
+			return
+		}
+		if record, err := m.lease.Release(ctx, seen); err == nil {
+			m.candidate.LeaseRead(m.now(), record, nil)
+			return
+		}
+	}
+}
+
+// noteTrouble remembers since when the queue does not work.
+func (m *member) noteTrouble(s *seat, stats endpoint.ProducerStats) {
+	switch {
+	case stats.QueueAvailable || stats.Failure != nil:
+		s.troubledSince.Store(0)
+	case s.troubledSince.Load() == 0:
+		s.troubledSince.Store(int64(m.now()))
+	}
+}
+
+// troubled is how long the queue has not worked for the seat.
+func (m *member) troubled(s *seat) time.Duration {
+	since := s.troubledSince.Load()
+	if since == 0 {
+		return 0
+	}
+	return m.now() - time.Duration(since)
+}
