@@ -109,6 +109,9 @@ const (
 	// ReasonProducerSilent: the producer does not report to the operator. Delivery
 	// may go on; counts in the status are unknown.
 	ReasonProducerSilent = "ProducerSilent"
+	// ReasonNoActiveProducer: producers stand by and none of them owns the shared
+	// queue. QueueAvailable says whether they can reach it.
+	ReasonNoActiveProducer = "NoActiveProducer"
 	// ReasonCertificatePending: the certificate of the flow is not there yet; the
 	// producer starts when it is.
 	ReasonCertificatePending = "CertificatePending"
@@ -126,6 +129,10 @@ const (
 	ReasonBacklogFull = "BacklogFull"
 	// ReasonQueueLoading: the producer is loading the queue.
 	ReasonQueueLoading = "QueueLoading"
+	// ReasonConnectionSecretMissing: the Secret that queue.postgreSQL names does not
+	// exist or lacks the key. Create it; the producer notices within a minute or
+	// two.
+	ReasonConnectionSecretMissing = "ConnectionSecretMissing"
 	// ReasonVolumePending: the volume of the queue is not bound. Check the
 	// StorageClass and its provisioner; the message holds the cause.
 	ReasonVolumePending = "VolumePending"

@@ -44,7 +44,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, p plan) (applied
 			return a, err
 		}
 		if _, document := object.(*corev1.ConfigMap); wrote && document {
-			r.hurry(ctx, o.pod, p.configHash)
+			for i := range o.pods {
+				r.hurry(ctx, &o.pods[i], p.configHash)
+			}
 		}
 	}
 	if err := r.ensureStatefulSet(ctx, o, p.set); err != nil {
@@ -52,6 +54,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, p plan) (applied
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 			a.obstacle.Reason = v1alpha1.ReasonTemplateInvalid
 		}
+		return a, err
+	}
+	if err := r.replaceLost(ctx, o); err != nil {
 		return a, err
 	}
 	if err := r.rememberVolume(ctx, o.flow, p.volume); err != nil {
@@ -72,7 +77,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, p plan) (applied
 // hurry makes kubelet look at the producer's configuration now. By itself it does so about once a minute, which is long for a suspended
 // flow and for a deletion that waits for the intake to close. A failure costs that minute and nothing else.
 func (r *Reconciler) hurry(ctx context.Context, pod *corev1.Pod, configHash string) {
-	if pod == nil || pod.DeletionTimestamp != nil {
+	if pod.DeletionTimestamp != nil {
 		return
 	}
 	after := pod.DeepCopy()

@@ -3,7 +3,9 @@ package flow
 import (
 	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -34,6 +36,9 @@ func objects(flow *v1alpha1.WorkPullingFlow, config string, settings Settings) [
 		configMap(flow, config), role(flow), roleBinding(flow), clusterRoleBinding(flow, settings.TokenReviewerClusterRole),
 		producerService(flow), intakeService(flow),
 	}
+	if flow.Spec.Queue.IsShared() {
+		list = append(list, lease(flow), disruptionBudget(flow))
+	}
 	if podbuilder.ProducerServiceAccount(flow) == runtimeconfig.ProducerName(flow.Name) {
 		list = append(list, serviceAccount(flow))
 	}
@@ -55,12 +60,34 @@ func serviceAccount(flow *v1alpha1.WorkPullingFlow) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metadata(flow, runtimeconfig.ProducerName(flow.Name)), AutomountServiceAccountToken: ptr.To(false)}
 }
 
-// role is all that a producer may do in its namespace: see which pods may bind, and ask whether a submitter may submit.
+// role is all that a producer may do in its namespace: see which pods may bind, ask whether a submitter may submit, and hold the Lease
+// of its flow where the queue is shared.
 func role(flow *v1alpha1.WorkPullingFlow) *rbacv1.Role {
-	return &rbacv1.Role{ObjectMeta: metadata(flow, runtimeconfig.ProducerName(flow.Name)), Rules: []rbacv1.PolicyRule{
+	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"workerpools"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"localsubjectaccessreviews"}, Verbs: []string{"create"}},
+	}
+	name := runtimeconfig.ProducerName(flow.Name)
+	if flow.Spec.Queue.IsShared() {
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{name}, Verbs: []string{"get", "patch"},
+		})
+	}
+	return &rbacv1.Role{ObjectMeta: metadata(flow, name), Rules: rules}
+}
+
+// lease is where the members of a shared queue say who has it. They fill it in; the operator only makes it, so that they need no right
+// to make any.
+func lease(flow *v1alpha1.WorkPullingFlow) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metadata(flow, runtimeconfig.ProducerName(flow.Name))}
+}
+
+// disruptionBudget lets a node drain or an autoscaler take one member at a time.
+func disruptionBudget(flow *v1alpha1.WorkPullingFlow) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{ObjectMeta: metadata(flow, runtimeconfig.ProducerName(flow.Name)), Spec: policyv1.PodDisruptionBudgetSpec{
+		MaxUnavailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: podbuilder.ProducerLabels(flow)},
+		UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 	}}
 }
 

@@ -95,6 +95,9 @@ func (o *observation) neverStored() bool {
 	if o.flow.Status.Queue != nil || o.stats.Stats != nil || o.flow.Annotations[AnnotationVolume] != "" {
 		return false
 	}
+	if o.flow.Spec.Queue.IsShared() {
+		return o.set == nil // what is in the database only a producer could tell
+	}
 	if o.pod != nil {
 		return !podhealth.RuntimeStarted(o.pod)
 	}

@@ -71,7 +71,7 @@ func pausedNote(paused []*protocolv1.PausedRevision) string {
 
 func (o *observation) deliveryFailed() conditions.Condition {
 	const kind = v1alpha1.ConditionDeliveryFailed
-	s := o.stats.Stats
+	s := o.failing()
 	if before, found := o.lastTold(kind); s == nil && found {
 		return before
 	}

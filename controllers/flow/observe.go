@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/controllers/podbuilder"
 	"github.com/workpulling/workpulling/controllers/pool"
 	"github.com/workpulling/workpulling/internal/flowstats"
 	"github.com/workpulling/workpulling/internal/podhealth"
@@ -27,10 +29,12 @@ type observation struct {
 	flow      *v1alpha1.WorkPullingFlow
 	namespace *metav1.PartialObjectMetadata
 	set       *appsv1.StatefulSet
-	pod       *corev1.Pod
-	claim     *corev1.PersistentVolumeClaim
-	pools     []v1alpha1.WorkerPool
-	stats     flowstats.Snapshot
+	// pods are those of the StatefulSet, by name. pod is the one that has the queue, or else one that could tell why none has it.
+	pods  []corev1.Pod
+	pod   *corev1.Pod
+	claim *corev1.PersistentVolumeClaim
+	pools []v1alpha1.WorkerPool
+	stats flowstats.Snapshot
 	// silent says that the producer has not reported for longer than a reconnect takes.
 	silent bool
 	// refusal is why the StatefulSet's pod is not made.
@@ -39,6 +43,8 @@ type observation struct {
 	storage storage
 	// nodeLost names the node of an unready producer, where the node is gone or not ready.
 	nodeLost string
+	// lost are the pods of a shared queue that are on nodes which are gone or unreachable.
+	lost []corev1.Pod
 }
 
 func (r *Reconciler) observe(ctx context.Context, flow *v1alpha1.WorkPullingFlow) (*observation, error) {
@@ -48,11 +54,8 @@ func (r *Reconciler) observe(ctx context.Context, flow *v1alpha1.WorkPullingFlow
 	if o.set, err = get(ctx, r.Client, producer, &appsv1.StatefulSet{}); err != nil {
 		return nil, err
 	}
-	if o.pod, err = get(ctx, r.Client, types.NamespacedName{Namespace: flow.Namespace, Name: producer.Name + "-0"}, &corev1.Pod{}); err != nil {
+	if err := r.observePods(ctx, o); err != nil {
 		return nil, err
-	}
-	if o.pod != nil && (o.set == nil || !metav1.IsControlledBy(o.pod, o.set)) {
-		o.pod = nil
 	}
 	if flow.DeletionTimestamp != nil {
 		meta := &metav1.PartialObjectMetadata{}
@@ -73,6 +76,36 @@ func (r *Reconciler) observe(ctx context.Context, flow *v1alpha1.WorkPullingFlow
 	return o, r.observeTrouble(ctx, o)
 }
 
+// observePods lists the pods of the producer.
+func (r *Reconciler) observePods(ctx context.Context, o *observation) error {
+	if o.set == nil {
+		return nil
+	}
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(o.flow.Namespace), client.MatchingLabels(podbuilder.ProducerLabels(o.flow))); err != nil {
+		return fmt.Errorf("listing the producer's pods: %w", err)
+	}
+	o.pods = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, o.set) })
+	slices.SortFunc(o.pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// choosePod finds the pod that has the queue, by its report, or else the first that is ready, or else the first.
+func (o *observation) choosePod() {
+	for _, fits := range []func(*corev1.Pod) bool{
+		func(p *corev1.Pod) bool { return string(p.UID) == o.stats.Stats.GetPodUid() },
+		podhealth.IsReady,
+		func(*corev1.Pod) bool { return true },
+	} {
+		for i := range o.pods {
+			if fits(&o.pods[i]) {
+				o.pod = &o.pods[i]
+				return
+			}
+		}
+	}
+}
+
 // observeReports takes the reports of this very flow; those of a namesake that was deleted do not count.
 func (r *Reconciler) observeReports(o *observation) {
 	stats, _ := r.Stats.Published(client.ObjectKeyFromObject(o.flow))
@@ -82,6 +115,7 @@ func (r *Reconciler) observeReports(o *observation) {
 	if o.stats.Former.GetFlowUid() != string(o.flow.UID) {
 		o.stats.Former = nil
 	}
+	o.choosePod()
 	if o.pod == nil || o.stats.Stats.GetPodUid() != string(o.pod.UID) {
 		// It comes from a pod that is gone, or goes on without the cluster's knowledge.
 		o.stats.Connected = false
@@ -143,6 +177,11 @@ func (r *Reconciler) observeTrouble(ctx context.Context, o *observation) error {
 			o.refusal = r.tryPod(ctx, o.set)
 		}
 		return nil
+	}
+	if o.flow.Spec.Queue.IsShared() {
+		if err := r.observeLost(ctx, o); err != nil {
+			return err
+		}
 	}
 	if podhealth.IsReady(o.pod) || o.pod.Spec.NodeName == "" {
 		return nil

@@ -31,6 +31,9 @@ func (o *observation) producerAvailable(a applied) conditions.Condition {
 		return conditions.False(kind, v1alpha1.ReasonPodStarting, fmt.Sprintf("node %s of the producer's pod is gone or not ready", o.nodeLost))
 	case o.stats.Connected:
 		return conditions.True(kind, v1alpha1.ReasonProducerReady, "")
+	case o.orphaned():
+		lonely, _ := o.leaderless()
+		return lonely
 	case !podhealth.IsReady(o.pod):
 		return conditions.False(kind, v1alpha1.ReasonPodStarting, "the producer's pod is not ready yet")
 	case o.silent:
@@ -42,6 +45,13 @@ func (o *observation) producerAvailable(a applied) conditions.Condition {
 		return before
 	}
 	return conditions.False(kind, v1alpha1.ReasonPodStarting, "the producer's pod is ready; waiting for its first report")
+}
+
+// orphaned says that members report and none has the queue, for longer than a takeover takes.
+func (o *observation) orphaned() bool {
+	_, lonely := o.leaderless()
+	before, found := o.lastTold(v1alpha1.ConditionProducerAvailable)
+	return lonely && (o.silent || !found || before.Status != metav1.ConditionTrue)
 }
 
 // runtimeLag says that the producer runs with another runtime than a new pod would have, and how that ends. Empty means that it does not.

@@ -19,6 +19,9 @@ func (o *observation) queueAvailable(producer conditions.Condition, a applied) c
 			return c
 		}
 	}
+	if c, found := o.crewQueue(); found {
+		return c
+	}
 	s := o.stats.Stats
 	switch {
 	case !o.stats.Connected && producer.Status == metav1.ConditionTrue:

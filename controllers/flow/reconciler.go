@@ -30,6 +30,9 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=list
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=csidrivers,verbs=get
@@ -147,11 +150,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, p plan, a 
 	if note := lossNote(&o.flow.Status, &after.Status); note != "" {
 		r.Recorder.Eventf(o.flow, nil, corev1.EventTypeWarning, "JobsLost", "Counting", "%s", note)
 	}
+	if note := takeoverNote(&o.flow.Status, &after.Status); note != "" {
+		r.Recorder.Eventf(o.flow, nil, corev1.EventTypeNormal, "QueueTakenOver", "TakingOver", "%s", note)
+	}
 	conditions.Announce(r.Recorder, o.flow, changed, announced, inverted)
 	for _, c := range after.Status.Conditions {
 		if c.Type == v1alpha1.ConditionReady {
 			ready = c.Status == "True"
 		}
 	}
-	return ready && o.pod != nil && podhealth.IsReady(o.pod) && o.stats.Connected, nil
+	return ready && o.pod != nil && podhealth.IsReady(o.pod) && o.stats.Connected && o.crewComplete(), nil
 }

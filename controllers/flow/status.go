@@ -1,6 +1,9 @@
 package flow
 
 import (
+	"slices"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -24,10 +27,11 @@ func makeStatus(o *observation, p plan, a applied) (v1alpha1.WorkPullingFlowStat
 	status.IntakeURL = intakeURL(o.flow)
 	o.counts(&status)
 	o.countLosses(&status)
+	status.Producer = o.crewStatus()
 
 	producer := o.producerAvailable(a)
 	if producer.Status == metav1.ConditionTrue {
-		producer.Message = o.runtimeLag(p)
+		producer.Message = join(o.crewLag(), o.runtimeLag(p))
 	}
 	queue := o.queueAvailable(producer, a)
 	workers := o.workersBound()
@@ -36,6 +40,11 @@ func makeStatus(o *observation, p plan, a applied) (v1alpha1.WorkPullingFlowStat
 		o.ready(p, producer, queue, failed), producer, queue, workers, failed, o.hasDeadLetters())
 	o.rememberFailure(&status, changed)
 	return status, changed
+}
+
+// join makes one message of those that are not empty.
+func join(messages ...string) string {
+	return strings.Join(slices.DeleteFunc(messages, func(text string) bool { return text == "" }), "; ")
 }
 
 // counts takes the numbers over. While a producer that was here a moment ago connects again they stay; after that they are absent.

@@ -3,6 +3,7 @@ package flowstats
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
 )
 
@@ -18,6 +20,8 @@ type Snapshot struct {
 	Stats *protocolv1.FlowStats
 	// Former is the last report of the pod that reported before the one of Stats; nil where this process knows of none.
 	Former *protocolv1.FlowStats
+	// Standbys are the last reports of the connected members that do not have the queue, by the UIDs of their pods.
+	Standbys []*protocolv1.FlowStats
 	// Connected says whether the producer's stream is open.
 	Connected bool
 	// At is when the report came in.
@@ -77,14 +81,19 @@ func (r *Registry) Live(flow types.NamespacedName) (Snapshot, bool) {
 // Accept takes a report in.
 func (r *Registry) Accept(flow types.NamespacedName, stats *protocolv1.FlowStats) {
 	r.update(flow, func(e *entry) {
-		if before := e.live.Stats; before != nil && superseded(before, stats) {
+		if stats.State == runtimeconfig.StateStandby {
+			e.standsBy(stats)
+			return
+		}
+		e.leaves(stats.PodUid)
+		if before := e.live.Stats; e.outdated(stats) || before != nil && superseded(before, stats) {
 			return
 		}
 		former := e.live.Former
 		if e.live.Stats != nil && e.live.Stats.PodUid != stats.PodUid {
 			former = e.live.Stats
 		}
-		e.live = Snapshot{Stats: stats, Former: former, Connected: true, At: r.clock.Now()}
+		e.live = Snapshot{Stats: stats, Former: former, Standbys: e.live.Standbys, Connected: true, At: r.clock.Now()}
 	})
 }
 
@@ -95,15 +104,40 @@ func superseded(newest, stats *protocolv1.FlowStats) bool {
 		stats.Epoch > 0 && stats.Epoch < newest.Epoch
 }
 
+// standsBy takes the report of a member that does not have the queue, or not any more.
+func (e *entry) standsBy(stats *protocolv1.FlowStats) {
+	e.leaves(stats.PodUid)
+	e.live.Standbys = append(e.live.Standbys, stats)
+	slices.SortFunc(e.live.Standbys, func(a, b *protocolv1.FlowStats) int { return strings.Compare(a.PodUid, b.PodUid) })
+	if e.live.Stats.GetPodUid() == stats.PodUid {
+		e.live.Connected = false
+	}
+}
+
+// leaves takes a member out of those that stand by. The slice is never changed in place, for snapshots share it.
+func (e *entry) leaves(podUID string) {
+	e.live.Standbys = slices.DeleteFunc(slices.Clone(e.live.Standbys), func(s *protocolv1.FlowStats) bool { return s.PodUid == podUID })
+}
+
+// outdated says that a report comes from a member that does not know yet that another has the queue, or that is only about to take it.
+func (e *entry) outdated(stats *protocolv1.FlowStats) bool {
+	return stats.Shared && e.live.Connected && e.live.Stats.GetPodUid() != stats.PodUid && e.live.Stats.GetEpoch() > stats.Epoch
+}
+
 // Disconnect notes that the stream of the pod that reported last is closed. A newer pod's stream is not touched.
 func (r *Registry) Disconnect(flow types.NamespacedName, podUID string) {
 	r.mu.Lock()
-	e, found := r.flows[flow]
-	mine := found && e.live.Stats.GetPodUid() == podUID
+	_, found := r.flows[flow]
 	r.mu.Unlock()
-	if mine {
-		r.update(flow, func(e *entry) { e.live.Connected = false })
+	if !found {
+		return
 	}
+	r.update(flow, func(e *entry) {
+		e.leaves(podUID)
+		if e.live.Stats.GetPodUid() == podUID {
+			e.live.Connected = false
+		}
+	})
 }
 
 // Forget drops a flow that is gone.
@@ -176,7 +210,7 @@ func tell(listeners []func(types.NamespacedName), flow types.NamespacedName) {
 
 // differs compares what a status is made from. Counters that only rise and ages are in the metrics, not in a status.
 func differs(a, b Snapshot) bool {
-	if a.Connected != b.Connected || (a.Stats == nil) != (b.Stats == nil) {
+	if a.Connected != b.Connected || (a.Stats == nil) != (b.Stats == nil) || !sameStandbys(a, b) {
 		return true
 	}
 	if a.Stats == nil {
@@ -198,7 +232,17 @@ func visible(stats *protocolv1.FlowStats) *protocolv1.FlowStats {
 	return v
 }
 
+// sameStandbys compares what a status says of those that stand by.
+func sameStandbys(a, b Snapshot) bool {
+	return slices.EqualFunc(a.Standbys, b.Standbys, func(x, y *protocolv1.FlowStats) bool {
+		return x.PodUid == y.PodUid && x.QueueAvailable == y.QueueAvailable && x.QueueCode == y.QueueCode && x.FailureStage == y.FailureStage
+	})
+}
+
 func urgent(a, b Snapshot) bool {
+	if !sameStandbys(a, b) {
+		return true
+	}
 	if a.Stats == nil || b.Stats == nil || a.Connected != b.Connected {
 		return true
 	}

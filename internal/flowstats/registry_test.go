@@ -1,6 +1,7 @@
 package flowstats
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -129,4 +130,45 @@ func TestProbesAreNoNews(t *testing.T) {
 	if published != 1 {
 		t.Errorf("published %d times", published)
 	}
+}
+
+// Of several producers that share a queue, the one with the highest epoch speaks for the flow (DESIGN 5.14).
+func TestTheHighestEpochSpeaksForTheFlow(t *testing.T) {
+	flow := types.NamespacedName{Namespace: "media", Name: "thumbnails"}
+	registry := NewRegistry(clocktesting.NewFakeClock(time.Now()), 10*time.Second)
+	report := func(pod, state string, epoch uint64) {
+		registry.Accept(flow, &protocolv1.FlowStats{PodUid: pod, State: state, Epoch: epoch, QueueAvailable: true, Shared: true})
+	}
+	check := func(when, speaks string, connected bool, standbys ...string) {
+		t.Helper()
+		got, _ := registry.Published(flow)
+		var pods []string
+		for _, s := range got.Standbys {
+			pods = append(pods, s.PodUid)
+		}
+		if got.Stats.GetPodUid() != speaks || got.Connected != connected || !slices.Equal(pods, standbys) {
+			t.Errorf("%s: %s speaks (connected %v) and %v stand by; want %s (%v), %v", when, got.Stats.GetPodUid(), got.Connected, pods, speaks, connected, standbys)
+		}
+	}
+	report("b", "Standby", 0)
+	check("before anyone has the queue", "", false, "b")
+	report("a", "Running", 1)
+	report("c", "Standby", 1)
+	check("with an owner", "a", true, "b", "c")
+	report("b", "Loading", 0)
+	check("while another loads", "a", true, "c")
+	report("b", "Running", 2)
+	check("after a takeover", "b", true, "c")
+	report("a", "Running", 1)
+	check("as long as the old owner does not know", "b", true, "c")
+	report("a", "Standby", 2)
+	check("when it does", "b", true, "a", "c")
+	registry.Disconnect(flow, "c")
+	check("when a standby goes", "b", true, "a")
+	report("b", "Standby", 2)
+	check("when the owner gives up", "b", false, "a", "b")
+	report("a", "Running", 3)
+	check("when it is handed over", "a", true, "b")
+	registry.Disconnect(flow, "a")
+	check("when the owner dies", "a", false, "b")
 }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -34,6 +36,8 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 			&corev1.Service{}:               ours,
 			&corev1.ServiceAccount{}:        ours,
 			&appsv1.StatefulSet{}:           ours,
+			&coordinationv1.Lease{}:         ours,
+			&policyv1.PodDisruptionBudget{}: ours,
 			&rbacv1.Role{}:                  ours,
 			&rbacv1.RoleBinding{}:           ours,
 			&rbacv1.ClusterRoleBinding{}:    ours,

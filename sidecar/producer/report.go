@@ -138,7 +138,7 @@ func (m *member) report(ctx context.Context, document runtimeconfig.Producer, ha
 	default:
 		out = report(document, hash, m.self.PodUID, stats)
 	}
-	out.PodName, out.FencedTotal = m.self.Pod, m.fenced.Load()
+	out.PodName, out.FencedTotal, out.Shared = m.self.Pod, m.fenced.Load(), m.shared
 	return out, nil
 }
 

@@ -2772,7 +2772,9 @@ type FlowStats struct {
 	// fenced_total counts how often this process has lost the queue to another member.
 	FencedTotal uint64 `protobuf:"varint,41,opt,name=fenced_total,json=fencedTotal,proto3" json:"fenced_total,omitempty"`
 	// queue_code is connection-missing, or empty for any other state of the queue.
-	QueueCode     string `protobuf:"bytes,42,opt,name=queue_code,json=queueCode,proto3" json:"queue_code,omitempty"`
+	QueueCode string `protobuf:"bytes,42,opt,name=queue_code,json=queueCode,proto3" json:"queue_code,omitempty"`
+	// shared says that other producers can open the queue too; then the highest epoch tells who has it.
+	Shared        bool `protobuf:"varint,43,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3043,6 +3045,13 @@ func (x *FlowStats) GetQueueCode() string {
 		return x.QueueCode
 	}
 	return ""
+}
+
+func (x *FlowStats) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
 }
 
 type PausedRevision struct {
@@ -3638,7 +3647,7 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	" \x01(\x03R\vidleSeconds\x12\x1b\n" +
 	"\tapp_ready\x18\v \x01(\bR\bappReady\x12\x1f\n" +
 	"\vconfig_hash\x18\f \x01(\tR\n" +
-	"configHash\"\x94\n" +
+	"configHash\"\xac\n" +
 	"\n" +
 	"\tFlowStats\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
@@ -3678,7 +3687,8 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\bpod_name\x18( \x01(\tR\apodName\x12!\n" +
 	"\ffenced_total\x18) \x01(\x04R\vfencedTotal\x12\x1d\n" +
 	"\n" +
-	"queue_code\x18* \x01(\tR\tqueueCode\"t\n" +
+	"queue_code\x18* \x01(\tR\tqueueCode\x12\x16\n" +
+	"\x06shared\x18+ \x01(\bR\x06shared\"t\n" +
 	"\x0ePausedRevision\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x1a\n" +
