@@ -52,6 +52,7 @@ func registerProducer(r registry) {
 		}, nil
 	}))
 	telemetry.NewAnswers(r).Count(201)
+	telemetry.RegisterMember(r, func() bool { return true }, func() uint64 { return 0 })
 	telemetry.RegisterCertificate(r, func() error { return nil })
 }
 
