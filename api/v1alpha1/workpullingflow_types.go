@@ -63,7 +63,7 @@ type WorkPullingFlowList struct {
 // WorkPullingFlowSpec is the desired behaviour of a flow.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.backlog) || self.backlog.maxBytes == 0 || self.backlog.maxBytes >= self.payload.maxBytes",message="backlog.maxBytes must be at least payload.maxBytes, or the largest job could never be admitted"
-// +kubebuilder:validation:XValidation:rule="self.producer.replicas == 1 || self.queue.type == 'PostgreSQL'",message="producer.replicas above 1 needs a queue that several pods can open: queue.type PostgreSQL"
+// +kubebuilder:validation:XValidation:rule="!has(self.producer) || !has(self.producer.replicas) || self.producer.replicas == 1 || has(self.queue) && self.queue.type == 'PostgreSQL'",message="producer.replicas above 1 needs a queue that several pods can open: queue.type PostgreSQL"
 type WorkPullingFlowSpec struct {
 	// producer configures the pod that takes jobs in and hands them out.
 	//

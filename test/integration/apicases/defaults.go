@@ -4,6 +4,7 @@ package apicases
 // default.
 const DefaultedFlow = `
 producer:
+  replicas: 1
   retryIntervalMilliseconds: 500
   deliveryConfirmation: Disabled
   streamTimeoutSeconds: 60

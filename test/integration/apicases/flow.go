@@ -31,6 +31,50 @@ var flowCases = []Case{
 		Name: "a change of queue.type", Base: Flow, Update: []string{`spec: {queue: {type: Memory}}`},
 		Refused: "queue.type cannot change",
 	},
+	{Name: "a PostgreSQL queue", Base: Flow, Object: []string{`spec: {queue: {type: PostgreSQL, postgreSQL: {connectionSecretRef: {name: db}}}}`}},
+	{
+		Name: "three producers of a PostgreSQL queue", Base: Flow,
+		Object: []string{`spec: {producer: {replicas: 3}, queue: {type: PostgreSQL, postgreSQL: {connectionSecretRef: {name: db, key: url}}}}`},
+	},
+	{
+		Name: "a PostgreSQL queue without a database", Base: Flow, Object: []string{`spec: {queue: {type: PostgreSQL}}`},
+		Refused: "queue.postgreSQL must be set where queue.type is PostgreSQL",
+	},
+	{
+		Name: "a database for a Local queue", Base: Flow, Object: []string{`spec: {queue: {postgreSQL: {connectionSecretRef: {name: db}}}}`},
+		Refused: "queue.postgreSQL must be set where queue.type is PostgreSQL, and nowhere else",
+	},
+	{
+		Name: "a volume for a PostgreSQL queue", Base: Flow,
+		Object:  []string{`spec: {queue: {type: PostgreSQL, local: {size: 1Gi}, postgreSQL: {connectionSecretRef: {name: db}}}}`},
+		Refused: "queue.local may be set only where queue.type is Local",
+	},
+	{
+		Name: "a connection Secret without a name", Base: Flow, Object: []string{`spec: {queue: {type: PostgreSQL, postgreSQL: {connectionSecretRef: {key: dsn}}}}`},
+		Refused: "spec.queue.postgreSQL.connectionSecretRef.name",
+	},
+	{
+		Name: "another Secret for the same database", Base: Flow,
+		Object: []string{`spec: {queue: {type: PostgreSQL, postgreSQL: {connectionSecretRef: {name: db}}}}`},
+		Update: []string{`spec: {queue: {postgreSQL: {connectionSecretRef: {name: db2}}}}`},
+	},
+	{
+		Name: "two producers of a Local queue", Base: Flow, Object: []string{`spec: {producer: {replicas: 2}}`},
+		Refused: "producer.replicas above 1 needs a queue that several pods can open",
+	},
+	{
+		Name: "two producers of a Memory queue", Base: Flow, Object: []string{`spec: {producer: {replicas: 2}, queue: {type: Memory}}`},
+		Refused: "producer.replicas above 1 needs a queue that several pods can open",
+	},
+	{
+		Name: "six producers", Base: Flow,
+		Object:  []string{`spec: {producer: {replicas: 6}, queue: {type: PostgreSQL, postgreSQL: {connectionSecretRef: {name: db}}}}`},
+		Refused: "spec.producer.replicas",
+	},
+	{
+		Name: "no producer", Base: Flow, Object: []string{`spec: {producer: {replicas: 0}}`},
+		Refused: "spec.producer.replicas",
+	},
 	{Name: "a volume of 64Mi", Base: Flow, Object: []string{`spec: {queue: {local: {size: 64Mi}}}`}},
 	{Name: "a volume size that is a number", Base: Flow, Object: []string{`spec: {queue: {local: {size: 1073741824}}}`}},
 	{

@@ -17,6 +17,10 @@ type Range struct {
 var Ranges = []Range{
 	{Base: Flow, Path: "spec.producer.retryIntervalMilliseconds", Min: 50, Max: 60000},
 	{Base: Flow, Path: "spec.producer.streamTimeoutSeconds", Min: 1, Max: 3600},
+	{
+		Base: Flow, Path: "spec.producer.replicas", Min: 1, Max: 5,
+		AtMax: `spec: {queue: {type: PostgreSQL, postgreSQL: {connectionSecretRef: {name: db}}}}`,
+	},
 	{Base: Flow, Path: "spec.queue.operationTimeoutSeconds", Min: 1, Max: 300},
 	{Base: Flow, Path: "spec.queue.retry.attempts", Min: 1, Max: 20},
 	{Base: Flow, Path: "spec.queue.retry.backoffMilliseconds", Min: 1, Max: 60000},
