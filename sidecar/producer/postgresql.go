@@ -12,13 +12,14 @@ import (
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/postgres"
 )
 
 // errNoConnection says that the Secret with the connection string is not there, or not the key.
 var errNoConnection = errors.New("the connection string of the queue is missing")
 
 // openPostgreSQL opens the database that the user's Secret names. The Secret is read anew when it has changed.
-func (v *volume) openPostgreSQL(o Options, document runtimeconfig.Producer) error {
+func (v *volume) openPostgreSQL(o Options, document runtimeconfig.Producer) {
 	file := filepath.Join(o.QueueDir, orElse(document.QueueKey, "dsn"))
 	v.shared = true
 	v.version = func() string {
@@ -39,11 +40,6 @@ func (v *volume) openPostgreSQL(o Options, document runtimeconfig.Producer) erro
 		if err != nil {
 			return nil, fmt.Errorf("reading the connection string: %w", err)
 		}
-		return connect(ctx, dsn, document.FlowUID, window)
+		return postgres.New(ctx, postgres.Options{ConnString: dsn, FlowUID: document.FlowUID, DeduplicationWindow: window})
 	}
-	return nil
-}
-
-func connect(context.Context, string, string, time.Duration) (queue.WorkQueue, error) {
-	return nil, errors.New("not built in yet")
 }

@@ -57,9 +57,7 @@ func newVolume(o Options, document runtimeconfig.Producer) (*volume, error) {
 			return memory.New(memory.Options{DeduplicationWindow: window, LossFile: o.LossFile})
 		}
 	case queuePostgreSQL:
-		if err := v.openPostgreSQL(o, document); err != nil {
-			return nil, err
-		}
+		v.openPostgreSQL(o, document)
 	default:
 		return nil, fmt.Errorf("queue type %q is not known to this version of the sidecar", document.QueueType)
 	}
