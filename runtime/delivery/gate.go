@@ -66,6 +66,6 @@ func (c *Controller) openGate() {
 // prolongGate grants a full period again: this process stood still, and the workers may have knocked in vain.
 func (c *Controller) prolongGate(now Now) {
 	if c.gate.timer.armed() {
-		c.timers.set(c.gate.timer, now+c.cfg.Deadline)
+		c.timers.set(c.gate.timer, max(c.gate.timer.at, now+c.cfg.Deadline)) // never earlier, should the deadline be shorter by now
 	}
 }

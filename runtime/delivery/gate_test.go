@@ -77,6 +77,24 @@ func TestPausedProducerGrantsTheAwaitedAnotherPeriod(t *testing.T) {
 	w.equal("awaited", w.ctl.Stats().AwaitedWorkers, 0)
 }
 
+// A pause never shortens the wait, not even when the deadline was made shorter meanwhile: a worker that is away may count on the old one.
+func TestPauseNeverShortensTheWait(t *testing.T) {
+	w := newWorld(t, nil)
+	p := w.producer(10)
+	w.worker("a", nil)
+	w.submit(p, "", 1)
+	w.restart()
+	shorter := DefaultControllerConfig()
+	shorter.Heartbeat, shorter.Deadline = 500*time.Millisecond, 2*time.Second
+	w.step(Reconfigure{Config: shorter})
+	w.advance(5 * time.Second)
+	w.step(Paused{For: time.Second})
+	w.advance(4 * time.Second)
+	w.equal("still awaited", w.ctl.Stats().AwaitedWorkers, 1)
+	w.advance(2 * time.Second)
+	w.equal("awaited", w.ctl.Stats().AwaitedWorkers, 0)
+}
+
 // Without known workers nothing waits, and neither does a queue without jobs.
 func TestNobodyIsAwaitedWithoutNeed(t *testing.T) {
 	w := newWorld(t, nil)
