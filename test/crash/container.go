@@ -3,6 +3,7 @@ package crash
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -23,6 +24,8 @@ type container struct {
 	killed  bool     // this process, by us
 	down    time.Duration
 	starts  int
+	lives   []Span
+	pauses  []Span
 	stopped chan struct{}
 	over    chan struct{}
 }
@@ -58,6 +61,7 @@ func (c *container) start() *process {
 		return nil
 	default:
 	}
+	from := now()
 	p, err := startProcess(c.command)
 	if err != nil {
 		c.unasked(c.name, err.Error())
@@ -65,6 +69,7 @@ func (c *container) start() *process {
 	}
 	c.process, c.killed, c.down = p, false, restartPause
 	c.starts++
+	c.lives = append(c.lives, Span{From: from})
 	return p
 }
 
@@ -72,9 +77,24 @@ func (c *container) ended(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.process = nil
+	c.died()
 	if !c.killed {
 		c.unasked(c.name, p.end())
 	}
+}
+
+// died notes the end of the life that lasts, if one does.
+func (c *container) died() {
+	if last := len(c.lives) - 1; last >= 0 && c.lives[last].To == 0 {
+		c.lives[last].To = now()
+	}
+}
+
+// past tells when the program was up, and when it was paused.
+func (c *container) past() (lives, pauses []Span) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.lives), slices.Clone(c.pauses)
 }
 
 // pauseBefore is how long the program stays down now.
@@ -95,6 +115,7 @@ func (c *container) killFor(down time.Duration) (bool, error) {
 		return false, nil
 	}
 	c.killed, c.down = true, down
+	c.died()
 	return true, c.process.signal(syscall.SIGKILL)
 }
 
@@ -106,6 +127,7 @@ func (c *container) pause(length time.Duration) (bool, error) {
 	if p == nil {
 		return false, nil
 	}
+	at := c.paused()
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return false, err
 	}
@@ -114,7 +136,22 @@ func (c *container) pause(length time.Duration) (bool, error) {
 	case <-p.exited:
 	case <-c.stopped:
 	}
-	return true, p.signal(syscall.SIGCONT)
+	err := p.signal(syscall.SIGCONT)
+	c.goesOn(at)
+	return true, err
+}
+
+func (c *container) paused() (index int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pauses = append(c.pauses, Span{From: now()})
+	return len(c.pauses) - 1
+}
+
+func (c *container) goesOn(index int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pauses[index].To = now()
 }
 
 // stop ends the program for good.
@@ -126,6 +163,7 @@ func (c *container) stop() error {
 		close(c.stopped)
 	}
 	c.killed = true
+	c.died()
 	p := c.process
 	c.mu.Unlock()
 	var err error

@@ -149,7 +149,7 @@ func judge(ctx context.Context, t *testing.T, bed *Bed, chaos *Chaos, load *Load
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &figures{Verdict: Judge(records, ledgers), took: took, maxSeq: maxSeq, memory: memory, load: load}
+	f := &figures{Verdict: Judge(records, ledgers, bed.Node.Pasts()), took: took, maxSeq: maxSeq, memory: memory, load: load}
 	f.hits, f.idle = chaos.Done()
 	for _, line := range f.Faults {
 		t.Error(line)

@@ -36,6 +36,8 @@ type Verdict struct {
 	Late int
 	// LateRuns says which, a line each, at most ten.
 	LateRuns []string
+	// Beside counts runs that began beside another of the same job on the same worker, which the sidecar could not know of any more.
+	Beside int
 	// Faults are what must not be, one line each, at most a hundred.
 	Faults []string
 	// Forgotten counts accepted jobs that the observer asked after too late: their effect was older than the deduplication window.
@@ -61,12 +63,12 @@ type begin struct {
 	attempt int
 }
 
-// Judge compares. Records are by message id, ledgers by the UID of the worker's pod.
-func Judge(records map[string]Record, ledgers map[string][]Entry) Verdict {
+// Judge compares. Records are by message id, ledgers and pasts by the UID of the worker's pod.
+func Judge(records map[string]Record, ledgers map[string][]Entry, pasts map[string]Past) Verdict {
 	v := Verdict{Submitted: len(records)}
 	histories := map[string]*history{}
 	for _, worker := range slices.Sorted(maps.Keys(ledgers)) {
-		v.readLedger(worker, ledgers[worker], records, histories)
+		v.readLedger(worker, ledgers[worker], pasts[worker], records, histories)
 	}
 	for _, id := range slices.Sorted(maps.Keys(records)) {
 		h := histories[id]
@@ -79,17 +81,17 @@ func Judge(records map[string]Record, ledgers map[string][]Entry) Verdict {
 }
 
 // readLedger follows one worker, and looks for two runs of one job at a time (I-9).
-func (v *Verdict) readLedger(worker string, entries []Entry, records map[string]Record, histories map[string]*history) {
+func (v *Verdict) readLedger(worker string, entries []Entry, past Past, records map[string]Record, histories map[string]*history) {
 	type key struct {
 		boot string
 		run  uint64
 	}
 	open := map[key]Entry{}
-	running := map[string]map[string]int{} // boot → message id → runs
+	running := map[string]map[string][]Entry{} // boot → message id → runs
 	for _, e := range entries {
 		k := key{e.Boot, e.Run}
 		if running[e.Boot] == nil {
-			running[e.Boot] = map[string]int{} // the one before was killed, and its runs with it
+			running[e.Boot] = map[string][]Entry{} // the one before was killed, and its runs with it
 		}
 		if e.Status == 0 {
 			record, known := records[e.MessageID]
@@ -98,9 +100,8 @@ func (v *Verdict) readLedger(worker string, entries []Entry, records map[string]
 			} else if record.SHA256 != e.SHA256 {
 				v.fault("worker %s ran %s with another content", worker, e.MessageID)
 			}
-			if running[e.Boot][e.MessageID]++; running[e.Boot][e.MessageID] > 1 {
-				v.fault("I-9: worker %s ran %s twice at once (attempt %d)", worker, e.MessageID, e.Attempt)
-			}
+			v.together(worker, e, running[e.Boot][e.MessageID], past)
+			running[e.Boot][e.MessageID] = append(running[e.Boot][e.MessageID], e)
 			h := histories[e.MessageID]
 			if h == nil {
 				h = &history{}
@@ -117,7 +118,7 @@ func (v *Verdict) readLedger(worker string, entries []Entry, records map[string]
 			continue
 		}
 		delete(open, k)
-		running[e.Boot][start.MessageID]--
+		running[e.Boot][start.MessageID] = slices.DeleteFunc(running[e.Boot][start.MessageID], func(r Entry) bool { return r.Run == e.Run })
 		h := histories[start.MessageID]
 		h.ends++
 		if good(e.Status) {
@@ -128,6 +129,18 @@ func (v *Verdict) readLedger(worker string, entries []Entry, records map[string]
 		}
 	}
 	v.Unfinished += len(open)
+}
+
+// together judges a run that began while others of its job were going on in the same process of the app.
+func (v *Verdict) together(worker string, begun Entry, others []Entry, past Past) {
+	for _, other := range others {
+		if past.freed(other.At, begun.At) {
+			v.Beside++
+			continue
+		}
+		v.fault("I-9: worker %s ran %s twice at once: attempt %d from %s on, attempt %d from %s on", worker, begun.MessageID,
+			other.Attempt, time.Duration(other.At), begun.Attempt, time.Duration(begun.At))
+	}
 }
 
 func (v *Verdict) judgeJob(id string, r Record, h *history) {

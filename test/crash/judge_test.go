@@ -121,7 +121,7 @@ func TestJudge(t *testing.T) {
 			for worker, words := range c.workers {
 				ledgers[worker] = script(10, words)
 			}
-			got := Judge(c.records, ledgers)
+			got := Judge(c.records, ledgers, nil)
 			faults := got.Faults
 			got.Faults, got.LateRuns = nil, nil
 			if diff := cmp.Diff(c.want, got); diff != "" {

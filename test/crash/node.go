@@ -40,6 +40,7 @@ type Node struct {
 
 	mu       sync.Mutex
 	pods     map[types.UID]*pod
+	ever     []*pod // also those that are gone
 	services []corev1.Service
 	deaths   []string // ends that nobody asked for
 	waiting  error    // why the last pod could not start yet
@@ -143,6 +144,7 @@ func (n *Node) adopt(ctx context.Context, object *corev1.Pod, from objects) erro
 	}
 	n.mu.Lock()
 	n.pods[object.UID] = p
+	n.ever = append(n.ever, p)
 	n.mu.Unlock()
 	return n.report(ctx, p)
 }
