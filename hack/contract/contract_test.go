@@ -31,7 +31,7 @@ func TestPage(t *testing.T) {
 func page(t *testing.T, rows ...string) string {
 	t.Helper()
 	text := strings.Join(rows, "\n") + "\n"
-	for _, id := range strings.Fields(idList) {
+	for id := range strings.FieldsSeq(idList) {
 		if !strings.Contains(text, "| "+id+" |") {
 			text += fmt.Sprintf("| %s | good | `hack/contract TestPage` | |\n", id)
 		}

@@ -52,7 +52,7 @@ func (r row) status() status {
 }
 
 var (
-	rowPattern  = regexp.MustCompile(`^\| *((?:G|A|B|I)-[0-9X]+a?) *\|(.*)\|$`)
+	rowPattern  = regexp.MustCompile(`^\| *([GABI]-[0-9X]+a?) *\|(.*)\|$`)
 	codePattern = regexp.MustCompile("`([^`]+)`")
 	linkPattern = regexp.MustCompile(`\]\(([^)#]+)`)
 )
@@ -96,7 +96,7 @@ func expand(text string) []string {
 	}
 	middle, after, _ := strings.Cut(rest, "}")
 	var all []string
-	for _, one := range strings.Split(middle, ",") {
+	for one := range strings.SplitSeq(middle, ",") {
 		all = append(all, before+one+after)
 	}
 	return all

@@ -53,6 +53,7 @@ func BenchmarkConsumer(b *testing.B) {
 }
 
 func benchConsumer(b *testing.B, flows int) {
+	b.Helper()
 	const window = 64
 	names := make([]string, flows)
 	for i := range names {

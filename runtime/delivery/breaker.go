@@ -120,6 +120,7 @@ func (c *Controller) judge(now Now, r *revision, j *job, outcome protocol.Outcom
 		if probed {
 			r.tries++
 		}
+	case protocol.HandedBack, protocol.Delayed: // no handler has failed
 	}
 	switch {
 	case probed:

@@ -127,7 +127,7 @@ func (g *ConsumerGroup) evict(now Now) {
 		d.remove(p)
 		d.evicted++
 		d.unwarned++
-		p.consumer.forgotten(now, p)
+		p.consumer.forgotten(p)
 	}
 	if d.unwarned > 0 && (!d.warned || now-d.warnedAt >= evictionWarning) {
 		g.out = append(g.out, ProducersEvicted{Evicted: d.unwarned, Tracked: len(d.entries)})
@@ -142,7 +142,7 @@ func (g *ConsumerGroup) sweepProducers(now Now) {
 	for p := d.oldest; p != nil && now-p.touched >= d.idle; p = d.oldest {
 		d.remove(p)
 		d.swept++
-		p.consumer.forgotten(now, p)
+		p.consumer.forgotten(p)
 	}
 	if d.idle > 0 && len(d.entries) > 0 {
 		g.timers.set(d.sweepTimer, now+d.idle)
@@ -165,7 +165,7 @@ func (g *ConsumerGroup) budget(now Now) {
 
 // forgotten lets go of what was known about a producer. If the Consumer talks to it, the sub-flow goes with it: the worker registers
 // anew on another stream, so that the controller sends everything again that is not settled there.
-func (c *Consumer) forgotten(now Now, p *producer) {
+func (c *Consumer) forgotten(p *producer) {
 	if c.producer != p {
 		return
 	}

@@ -38,13 +38,13 @@ func FuzzController(f *testing.F) {
 
 // fuzzedBinding is a binding as its messages show it.
 type fuzzedBinding struct {
-	ref                   protocol.BindingRef
-	conn                  ConnID
-	window                int
-	sent, demand, settled int64
-	ended                 bool
-	deliveries            map[int64]protocol.Delivery
-	heard                 map[int64]bool
+	ref          protocol.BindingRef
+	conn         ConnID
+	window       int
+	sent, demand int64
+	ended        bool
+	deliveries   map[int64]protocol.Delivery
+	heard        map[int64]bool
 }
 
 type fuzzedController struct {

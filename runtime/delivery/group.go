@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -191,9 +192,7 @@ func (g *ConsumerGroup) Status(now Now) ConsumerStatus {
 		Cordoned: g.cordoned, Draining: g.draining, Drained: g.drained, AppReady: g.appReady, IdleSince: g.running.idleSince,
 		Orphaned: g.running.orphans, TrackedProducers: len(g.dedup.entries), EvictedProducers: g.dedup.evicted, IdleProducers: g.dedup.swept,
 	}
-	for reason, n := range g.drops {
-		sum.Dropped[reason] = n
-	}
+	maps.Copy(sum.Dropped, g.drops)
 	for _, c := range g.flows {
 		part := c.status(now)
 		sum.add(part)

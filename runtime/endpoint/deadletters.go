@@ -56,7 +56,7 @@ func (p *Producer) settleLetter(ctx context.Context, ref queue.JobRef, doing str
 		if err != nil {
 			return queueError(doing, err)
 		}
-		retry := (<-chan time.Time)(nil)
+		var retry <-chan time.Time
 		if held {
 			retry = p.options.Clock.After(insistAfter)
 		}

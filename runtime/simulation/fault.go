@@ -128,7 +128,7 @@ type Counts struct {
 
 // Add adds another run's counts.
 func (c *Counts) Add(o Counts) {
-	for i := range c.Faults {
+	for i := range &c.Faults {
 		c.Faults[i] += o.Faults[i]
 	}
 	c.Runs += o.Runs
@@ -155,7 +155,7 @@ func (c *Counts) Add(o Counts) {
 // Missing lists the faults that never happened.
 func (c *Counts) Missing() []Fault {
 	var missing []Fault
-	for f, n := range c.Faults {
+	for f, n := range &c.Faults {
 		if n == 0 {
 			missing = append(missing, Fault(f))
 		}

@@ -202,7 +202,7 @@ func (f *File) replay(raw []byte) {
 func parse(line []byte) (r record, ok bool) {
 	sum, body, found := bytes.Cut(line, []byte{' '})
 	want, err := strconv.ParseUint(string(sum), 16, 32)
-	if !found || len(sum) != 8 || err != nil || crc32.Checksum(body, castagnoli) != uint32(want) {
+	if !found || len(sum) != 8 || err != nil || uint64(crc32.Checksum(body, castagnoli)) != want {
 		return record{}, false
 	}
 	if json.Unmarshal(body, &r) != nil || (r.Begin == "") == (r.End == "") {

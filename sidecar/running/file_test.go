@@ -1,6 +1,7 @@
 package running
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -125,7 +126,7 @@ func TestAFlippedByteEndsTheReading(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw[strings.Index(string(raw), `"b"`)+1] = 'x'
+	raw[bytes.Index(raw, []byte(`"b"`))+1] = 'x'
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -30,8 +30,8 @@ func MakePool(name, namespace, flow string) *PoolBuilder {
 				MaxProducers:        ptr.To[int32](v1alpha1.DefaultMaxProducers),
 				ProducerIdleSeconds: ptr.To[int32](v1alpha1.DefaultProducerIdleSeconds),
 			},
-			Handler:                    v1alpha1.HandlerSpec{HTTP: &v1alpha1.HTTPHandlerSpec{Port: 8080, Path: "/", TimeoutSeconds: 60}},
-			Drain:                      v1alpha1.DrainSpec{TimeoutSeconds: 120},
+			Handler: v1alpha1.HandlerSpec{HTTP: &v1alpha1.HTTPHandlerSpec{Port: 8080, Path: "/", TimeoutSeconds: 60}},
+			Drain:   v1alpha1.DrainSpec{TimeoutSeconds: 120},
 			Update: v1alpha1.UpdateSpec{
 				MaxSurge:       ptr.To(intstr.FromString("25%")),
 				MaxUnavailable: ptr.To(intstr.FromString("25%")),

@@ -238,8 +238,9 @@ func (b *Bed) serving(ctx context.Context) error {
 	for len(b.ready(v1alpha1.RoleProducer)) == 0 || len(b.ready(v1alpha1.RoleWorker)) < b.Workers {
 		if ctx.Err() != nil {
 			b.Node.mu.Lock()
-			defer b.Node.mu.Unlock()
-			return fmt.Errorf("the flow does not serve: %w; the last pod: %w", ctx.Err(), b.Node.waiting)
+			waiting := b.Node.waiting
+			b.Node.mu.Unlock()
+			return fmt.Errorf("the flow does not serve: %w; the last pod: %w", ctx.Err(), waiting)
 		}
 		pause(ctx, 50*time.Millisecond)
 	}
@@ -248,7 +249,7 @@ func (b *Bed) serving(ctx context.Context) error {
 
 // ready are the pods of a role that are ready.
 func (b *Bed) ready(role string) []*pod {
-	return slices.DeleteFunc(b.Node.Pods(role), func(p *pod) bool { return !p.isReady() })
+	return slices.DeleteFunc(b.Node.podsOf(role), func(p *pod) bool { return !p.isReady() })
 }
 
 // credentials are what a submitter needs.

@@ -92,13 +92,14 @@ func (c *Chaos) do(ctx context.Context, f Fault) (bool, error) {
 	case KillDatabase:
 		return true, c.Database(ctx)
 	case KillEverything:
-		return killAll(append(c.targets(v1alpha1.RoleWorker), c.Bed.Node.Pods(v1alpha1.RoleProducer)...), (*pod).containers)
+		return killAll(append(c.targets(v1alpha1.RoleWorker), c.Bed.Node.podsOf(v1alpha1.RoleProducer)...), (*pod).containers)
 	case KillEveryWorkerOnce:
 		return killAll(c.targets(v1alpha1.RoleWorker), func(p *pod) []*container { return []*container{p.sidecar} })
 	case KillProducer, PauseProducer, ReplaceProducer:
 		return c.hit(ctx, f, producer)
+	default:
+		return c.hit(ctx, f, worker)
 	}
-	return c.hit(ctx, f, worker)
 }
 
 // hit does to one pod what f says.
@@ -121,8 +122,9 @@ func (c *Chaos) hit(ctx context.Context, f Fault, p *pod) (bool, error) {
 		return p.sidecar.pause(f.For)
 	case PauseApp:
 		return p.app.pause(f.For)
+	default:
+		return false, fmt.Errorf("nobody knows how to do %q", f.Kind)
 	}
-	return false, fmt.Errorf("nobody knows how to do %q", f.Kind)
 }
 
 func killAll(pods []*pod, of func(*pod) []*container) (hit bool, err error) {
@@ -137,7 +139,7 @@ func killAll(pods []*pod, of func(*pod) []*container) (hit bool, err error) {
 
 // targets are the pods of a role that faults may come to.
 func (c *Chaos) targets(role string) []*pod {
-	return slices.DeleteFunc(c.Bed.Node.Pods(role), func(p *pod) bool { return p.uid() == c.Spared })
+	return slices.DeleteFunc(c.Bed.Node.podsOf(role), func(p *pod) bool { return p.uid() == c.Spared })
 }
 
 func (c *Chaos) pick(role string, f Fault) *pod {

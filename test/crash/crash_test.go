@@ -56,7 +56,7 @@ func newBed(t *testing.T, options Options) (context.Context, *Bed) {
 	t.Cleanup(stop)
 	var err error
 	if options.Dir = *keep; options.Dir == "" {
-		if options.Dir, err = os.MkdirTemp("", "wp-crash-"); err != nil { // t.TempDir is too long for a socket
+		if options.Dir, err = os.MkdirTemp("", "wp-crash-"); err != nil { //nolint:usetesting // t.TempDir is too long for a socket
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
@@ -110,7 +110,7 @@ func TestKillsUnderLoad(t *testing.T) {
 // ride loads a bed while faults come, waits until everything is settled, and judges.
 func ride(ctx context.Context, t *testing.T, bed *Bed, chaos *Chaos, weights Weights) *figures {
 	t.Helper()
-	chaos.Spared = bed.Node.Pods(v1alpha1.RoleWorker)[0].uid()
+	chaos.Spared = bed.Node.podsOf(v1alpha1.RoleWorker)[0].uid()
 	load, memory := bed.Load(*rate), &Memory{Bed: bed, Spared: chaos.Spared}
 	submitting, enough := context.WithCancel(ctx)
 	defer enough()
@@ -176,7 +176,7 @@ func (b *Bed) awaitIdle(ctx context.Context, t *testing.T) {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		left, told := 0.0, false
-		for _, p := range b.Node.Pods(v1alpha1.RoleProducer) {
+		for _, p := range b.Node.podsOf(v1alpha1.RoleProducer) {
 			backlog, err1 := b.metric(p, "workpulling_flow_backlog_jobs")
 			inFlight, err2 := b.metric(p, "workpulling_flow_in_flight_jobs")
 			if err1 == nil && err2 == nil { // a standby has no figures

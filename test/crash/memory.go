@@ -31,7 +31,7 @@ func (m *Memory) Watch(ctx context.Context) {
 	start := time.Now()
 	for ctx.Err() == nil {
 		minute := int(time.Since(start) / time.Minute)
-		for _, p := range m.Bed.Node.Pods("") {
+		for _, p := range m.Bed.Node.podsOf("") {
 			pid, _ := p.sidecar.running()
 			if pid == 0 {
 				continue

@@ -87,7 +87,7 @@ func (n *Node) close() error {
 	n.stop()
 	<-n.over
 	errs := []error{n.names.close()}
-	for _, p := range n.Pods("") {
+	for _, p := range n.podsOf("") {
 		errs = append(errs, p.stop())
 	}
 	return errors.Join(errs...)
@@ -169,7 +169,7 @@ func (n *Node) endGone(present []corev1.Pod) error {
 // probe asks every pod whether it is ready and reports changes.
 func (n *Node) probe(ctx context.Context, prober *http.Client) {
 	var probes sync.WaitGroup
-	for _, p := range n.Pods("") {
+	for _, p := range n.podsOf("") {
 		probes.Go(func() {
 			if p.look(prober) {
 				if err := n.report(ctx, p); err != nil && ctx.Err() == nil {
@@ -191,8 +191,8 @@ func (n *Node) report(ctx context.Context, p *pod) error {
 	return nil
 }
 
-// Pods are the pods of a role, or all, by name.
-func (n *Node) Pods(role string) []*pod {
+// podsOf are the pods of a role, or all, by name.
+func (n *Node) podsOf(role string) []*pod {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var out []*pod
@@ -219,7 +219,7 @@ func (n *Node) lookup(name string) []netip.Addr {
 	}
 	service := services[at]
 	found := []netip.Addr{}
-	for _, p := range n.Pods("") {
+	for _, p := range n.podsOf("") {
 		if labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(p.object.Labels)) && (service.Spec.PublishNotReadyAddresses || p.isReady()) {
 			found = append(found, p.address)
 		}

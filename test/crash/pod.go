@@ -118,7 +118,7 @@ func (n *Node) sidecarCommand(p *pod, c corev1.Container, from objects) (command
 		if ref := e.ValueFrom; ref != nil && ref.SecretKeyRef != nil {
 			data, ok := from.secrets[ref.SecretKeyRef.Name][ref.SecretKeyRef.Key]
 			if !ok {
-				return command{}, fmt.Errorf("Secret %s: %w", ref.SecretKeyRef.Name, errNotYet)
+				return command{}, fmt.Errorf("reading Secret %s: %w", ref.SecretKeyRef.Name, errNotYet)
 			}
 			value = string(data)
 		}

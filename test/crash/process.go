@@ -59,13 +59,6 @@ func (p *process) signal(s syscall.Signal) error {
 	return nil
 }
 
-// kill ends it at once and waits until it is gone.
-func (p *process) kill() error {
-	err := p.signal(syscall.SIGKILL)
-	<-p.exited
-	return err
-}
-
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
 // end says how an exited process ended, for a person.

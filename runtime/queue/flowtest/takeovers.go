@@ -107,7 +107,7 @@ var takeovers = []scenario{
 	}},
 	{"the clocks of the writers do not matter (B-076)", func(w *world) {
 		for _, skew := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
-			w.Run(fmt.Sprint(skew), func(t *testing.T) {
+			w.Run(skew.String(), func(t *testing.T) {
 				w := w.anew(t)
 				q := w.open()
 				old := w.produce("old", q)

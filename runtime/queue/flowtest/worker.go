@@ -79,7 +79,7 @@ func (wk *worker) do(a delivery.ConsumerAction) {
 	switch a := a.(type) {
 	case delivery.ToController:
 		if to := wk.to; to != nil && a.Conn == wk.conn {
-			w.later(func() { to.step(delivery.WorkerMessage{Conn: a.Conn, Message: a.Message}) })
+			w.later(func() { to.step(delivery.WorkerMessage(a)) })
 		}
 	case delivery.Reconnect:
 		if to := wk.to; to != nil {

@@ -153,7 +153,7 @@ func (w *world) advance(d time.Duration) {
 func (w *world) toWorker(from *producer, a delivery.ToWorker) {
 	for _, wk := range w.workers {
 		if wk.conn == a.Conn && wk.to == from {
-			wk.step(delivery.FromController{Conn: a.Conn, Message: a.Message})
+			wk.step(delivery.FromController(a))
 		}
 	}
 }

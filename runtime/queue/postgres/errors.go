@@ -48,12 +48,10 @@ func (c concealer) conceal(err error) error {
 	if err == nil {
 		return nil
 	}
-	var failed *pgconn.ConnectError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		err = fmt.Errorf("connecting: %w", failed.Unwrap())
 	}
-	var unparsed *pgconn.ParseConfigError
-	if errors.As(err, &unparsed) {
+	if _, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
 		return ErrConnectionString
 	}
 	if c.password != "" && strings.Contains(err.Error(), c.password) {

@@ -26,7 +26,7 @@ func TestLinearizableOverCuts(t *testing.T) {
 		var r queuetest.Recorder
 		end, cutter := make(chan struct{}), sync.WaitGroup{}
 		cutter.Go(func() {
-			for cuts := 0; cuts < 4; cuts++ { // more leave too much open for a verdict
+			for range 4 { // more leave too much open for a verdict
 				select {
 				case <-end:
 					return

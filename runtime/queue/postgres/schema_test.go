@@ -257,7 +257,7 @@ func buffers(t *testing.T, q *postgres.Queue, s postgres.Statement) int {
 	for _, line := range plan { // the first line of buffers is that of the whole
 		if _, rest, ok := strings.Cut(line, "Buffers: shared"); ok {
 			sum := 0
-			for _, word := range strings.Fields(rest) {
+			for word := range strings.FieldsSeq(rest) {
 				if kind, count, ok := strings.Cut(word, "="); ok && (kind == "hit" || kind == "read") {
 					n, err := strconv.Atoi(count)
 					if err != nil {

@@ -31,7 +31,7 @@ var identities = []scenario{
 		if len(f.state.Workers) > 0 {
 			f.Errorf("workers of an empty queue: %v", f.state.Workers)
 		}
-		pool := incarnations("w", 300)
+		pool := incarnations(300)
 		for _, step := range []struct {
 			name    string
 			workers []protocol.Incarnation
@@ -56,7 +56,7 @@ var identities = []scenario{
 		}
 	}},
 	{"workers are recorded with their batch or not at all", func(f *fixture) {
-		pool := incarnations("w", 3)
+		pool := incarnations(3)
 		f.apply(queue.Batch{Workers: pool[:1]})
 		for name, b := range map[string]queue.Batch{
 			"an illegal confirm": {Workers: pool, Confirms: []queue.JobRef{ref("never", 99)}},
@@ -77,13 +77,13 @@ var identities = []scenario{
 		f.equal("workers", f.state.Workers, pool[:1])
 	}},
 	{"recorded workers are nobody's memory but the store's (B-055)", func(f *fixture) {
-		given := incarnations("w", 3)
+		given := incarnations(3)
 		f.apply(queue.Batch{Workers: given})
 		given[0].PodUID = "changed"
 		f.load()
 		f.state.Workers[1].PodUID = "changed"
 		f.load()
-		f.equal("workers", sorted(f.state.Workers), incarnations("w", 3))
+		f.equal("workers", sorted(f.state.Workers), incarnations(3))
 	}},
 	{"a shared queue tells who loaded last", func(f *fixture) {
 		shared, ok := f.q.(queue.Shared)
@@ -136,10 +136,10 @@ var largest = protocol.Incarnation{
 	PodUID: strings.Repeat("p", protocol.MaxIDBytes), BootNonce: strings.Repeat("✓", protocol.MaxIDBytes/3),
 }
 
-func incarnations(prefix string, n int) []protocol.Incarnation {
+func incarnations(n int) []protocol.Incarnation {
 	pool := make([]protocol.Incarnation, n)
 	for i := range pool {
-		pool[i] = protocol.Incarnation{PodUID: fmt.Sprintf("%s-%04d", prefix, i), BootNonce: fmt.Sprintf("boot-%d", i)}
+		pool[i] = protocol.Incarnation{PodUID: fmt.Sprintf("w-%04d", i), BootNonce: fmt.Sprintf("boot-%d", i)}
 	}
 	return pool
 }

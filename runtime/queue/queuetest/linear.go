@@ -51,6 +51,7 @@ func CheckHistory(history []Event) error {
 		return nil
 	case porcupine.Unknown:
 		return ErrUndecided
+	case porcupine.Illegal: // shown below
 	}
 	var text strings.Builder
 	for _, e := range history {
@@ -77,7 +78,7 @@ var contract = porcupine.Model{
 		}
 		return reflect.DeepEqual(want, got), after
 	},
-	Equal: func(a, b any) bool { return reflect.DeepEqual(a, b) },
+	Equal: reflect.DeepEqual,
 }
 
 // step is one operation: the world after it and the answer.

@@ -42,7 +42,7 @@ type walk struct {
 
 var (
 	walkIDs     = numbered("m", 9)
-	walkWorkers = incarnations("w", 5)
+	walkWorkers = incarnations(5)
 )
 
 func drawRef(rt *rapid.T, m *model) queue.JobRef {

@@ -1,6 +1,7 @@
 package postgrestest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -85,7 +86,7 @@ func childrenOf(parent int) (children []int) {
 			continue // it has ended meanwhile
 		}
 		// pid (name) state parent …, and a name may hold anything
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
 			var pid int
 			if _, err := fmt.Sscan(filepath.Base(filepath.Dir(path)), &pid); err == nil {

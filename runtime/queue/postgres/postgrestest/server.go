@@ -61,6 +61,11 @@ func start(t testing.TB, settings []string) (*Server, error) {
 		}
 		t.Skipf("skipped, because it needs PostgreSQL: %v", err)
 	}
+	return establish(found, settings)
+}
+
+// establish starts a server in a directory right under /tmp: a shared one outlives the test, and the path of a socket has to be short.
+func establish(found programs, settings []string) (*Server, error) {
 	user, err := unprivileged()
 	if err != nil {
 		return nil, err

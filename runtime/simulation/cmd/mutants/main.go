@@ -54,12 +54,12 @@ func run(ctx context.Context, a arguments) (failed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("finding the repository: %w", err)
 	}
-	all, err := readMutants(filepath.Join(root, "runtime/simulation/mutants"))
+	all, err := readMutants(filepath.Join(root, "runtime", "simulation", "mutants"))
 	if err != nil {
 		return false, err
 	}
-	chosen := choose(all, a, time.Now()) //nolint:forbidigo // the day chooses
-	began := time.Now()                  //nolint:forbidigo // for people
+	chosen := choose(all, a, time.Now())
+	began := time.Now()
 	verdicts := hunt(ctx, root, chosen, a)
 	if ctx.Err() != nil {
 		return false, ctx.Err()
@@ -80,7 +80,7 @@ func run(ctx context.Context, a arguments) (failed bool, err error) {
 			fmt.Printf("%s  found     %s: %s\n", m.number, m.title, v.how)
 		}
 	}
-	took := time.Since(began).Round(time.Second) //nolint:forbidigo // for people
+	took := time.Since(began).Round(time.Second)
 	fmt.Printf("found %d of %d planted (%d in all) in %v\n", found, len(chosen), len(all), took)
 	if highest == 0 {
 		return failed, nil

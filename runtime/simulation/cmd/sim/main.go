@@ -198,7 +198,7 @@ func summary(c simulation.Counts, took time.Duration) {
 		fmt.Fprintf(w, "profile %s\t%d\t\n", p.Name, c.Profiles[p.Name])
 	}
 	fmt.Fprintln(w, "\t\t")
-	for f, n := range c.Faults {
+	for f, n := range &c.Faults {
 		fmt.Fprintf(w, "%v\t%d\t\n", simulation.Fault(f), n)
 	}
 }
