@@ -88,11 +88,11 @@ func (c *Controller) resumeClaimed(b *binding, j *job, attempt int) {
 // finishClaimed completes a job wherever it is: proof that its handler finished beats whatever was planned for it since. A copy at
 // another worker is taken over as if that one had confirmed it; what it says later changes nothing (B-143).
 func (c *Controller) finishClaimed(now Now, b *binding, j *job, reason string) {
-	switch {
-	case j.place == settling:
+	switch j.place {
+	case settling:
 		j.finished = j.dead // a dead letter is confirmed once it is written
 		return
-	case j.place == bound:
+	case bound:
 		j.binding.bound--
 		c.inFlight--
 		c.unwant(j)

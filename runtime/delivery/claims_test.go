@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,8 +15,8 @@ func (w *world) restart() { w.boot(nil) }
 
 // claimsIn is what a worker claimed last.
 func (tw *testWorker) claimsIn() []protocol.Claim {
-	for i := len(tw.sent) - 1; i >= 0; i-- {
-		if m, ok := tw.sent[i].(protocol.RegisterConsumer); ok {
+	for _, sent := range slices.Backward(tw.sent) {
+		if m, ok := sent.(protocol.RegisterConsumer); ok {
 			return m.Claims
 		}
 	}
@@ -384,4 +385,36 @@ func TestSuccessOutsideOfTheBindingIsClaimedSoon(t *testing.T) {
 	w.equal("dead letters", w.ctl.Stats().DeadLetters, 0)
 	w.equal("completions told", len(p.confirmed), 1)
 	w.equal("the binding", a.ref(), ref)
+}
+
+// What a worker starts after it has said what it holds, nobody knows of: between a registration on a new stream and its answer it
+// starts nothing.
+func TestNothingStartsBetweenTheClaimsAndTheirAnswer(t *testing.T) {
+	w := newWorld(t, nil)
+	p := w.producer(10)
+	a := w.worker("a", nil)
+	p.submit(newJob("1"), newJob("2"), newJob("3"))
+	a.disconnect()
+	a.finish("1", protocol.Confirmed)
+	w.equal("it works on without a stream", len(a.starts), 2)
+	w.restart()
+	var late []protocol.FromWorker
+	w.fromWorker = func(_ *testWorker, m protocol.FromWorker) bool {
+		late = append(late, m) // on its way
+		return false
+	}
+	a.connect()
+	a.finish("2", protocol.Confirmed)
+	w.equal("started before the answer", len(a.starts), 2)
+	w.fromWorker = nil
+	for _, m := range late {
+		a.inject(m)
+	}
+	b := w.worker("b", nil)
+	w.advance(3 * time.Second)
+	w.equal("starts of the third", len(a.starts)+len(b.starts)-2, 1)
+	a.serve(confirmAll)
+	b.serve(confirmAll)
+	w.advance(time.Second)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 3)
 }

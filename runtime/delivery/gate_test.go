@@ -1,7 +1,7 @@
 package delivery
 
 import (
-	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -146,9 +146,9 @@ func TestKnownWorkersAreWrittenWhenTheyGrow(t *testing.T) {
 		return n
 	}
 	known := func() []protocol.Incarnation {
-		for i := len(w.batches) - 1; i >= 0; i-- {
-			if w.batches[i].Workers != nil {
-				return w.batches[i].Workers
+		for _, b := range slices.Backward(w.batches) {
+			if b.Workers != nil {
+				return b.Workers
 			}
 		}
 		return nil
@@ -239,5 +239,5 @@ func TestGateKeepsOrderAndBudget(t *testing.T) {
 		last = d.StoreSeq
 	}
 	w.equal("bytes in memory", w.ctl.Stats().MemoryBytes, 0)
-	w.equal("first", fmt.Sprint(a.order[0]), "1")
+	w.equal("first", a.order[0], "1")
 }

@@ -140,9 +140,9 @@ func (c *Controller) adoptRow(before map[string]*job, row queue.Row, alone bool)
 	if j.loaded() {
 		c.memory += int64(j.size)
 	}
-	switch {
-	case j.place == settling:
-	case j.place == delayed:
+	switch j.place {
+	case settling:
+	case delayed:
 		c.backlog.delay(j, j.due)
 	default:
 		if c.backlog.cold > 0 { // in the ring, only cold ones follow a cold one

@@ -38,7 +38,8 @@ func (t *tickets) of(podUID string, storeSeq int64, attempt int, messageID strin
 	if t.mac == nil {
 		return ticket
 	}
-	m := append(t.message[:0], macTicket)
+	m := t.message[:0]
+	m = append(m, macTicket)
 	m = binary.BigEndian.AppendUint64(m, uint64(storeSeq))
 	m = binary.BigEndian.AppendUint64(m, uint64(attempt))
 	m = binary.BigEndian.AppendUint64(m, uint64(len(podUID))) // where it ends, the MessageID begins
