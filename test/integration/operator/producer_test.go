@@ -29,8 +29,10 @@ import (
 // producer reports for a flow as its sidecar would.
 type producer struct {
 	namespace, flow string
-	mu              sync.Mutex
-	stats           *protocolv1.FlowStats
+	// pod is the name of its pod.
+	pod   string
+	mu    sync.Mutex
+	stats *protocolv1.FlowStats
 	// forgets says that a new pod holds nothing of what the one before held.
 	forgets bool
 	// late says that the producer does not take a new configuration; it goes on with config.
@@ -41,10 +43,16 @@ type producer struct {
 // newProducer reports for a flow, over the real way, until the spec ends. It waits until the flow has a ready pod.
 func newProducer(ctx SpecContext, namespace, flow string) *producer {
 	GinkgoHelper()
-	p := &producer{namespace: namespace, flow: flow, stats: &protocolv1.FlowStats{QueueAvailable: true, Epoch: 1, QueueFormat: 1}}
+	return newMember(ctx, namespace, flow, 0, &protocolv1.FlowStats{QueueAvailable: true, Epoch: 1, QueueFormat: 1})
+}
+
+// newMember is one of several producers of a flow; it reports stats at first.
+func newMember(ctx SpecContext, namespace, flow string, ordinal int, stats *protocolv1.FlowStats) *producer {
+	GinkgoHelper()
+	p := &producer{namespace: namespace, flow: flow, pod: fmt.Sprintf("%s-%d", runtimeconfig.ProducerName(flow), ordinal), stats: stats}
 	Eventually(func() error {
 		var pod corev1.Pod
-		if err := env.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: runtimeconfig.ProducerName(flow) + "-0"}, &pod); err != nil {
+		if err := env.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: p.pod}, &pod); err != nil {
 			return err
 		}
 		if pod.Status.Phase != corev1.PodRunning {
@@ -88,7 +96,7 @@ func (p *producer) takes(edits bool) {
 }
 
 func (p *producer) session(ctx context.Context) error {
-	key := client.ObjectKey{Namespace: p.namespace, Name: runtimeconfig.ProducerName(p.flow) + "-0"}
+	key := client.ObjectKey{Namespace: p.namespace, Name: p.pod}
 	var pod corev1.Pod
 	if err := env.Client.Get(ctx, key, &pod); err != nil {
 		return err
