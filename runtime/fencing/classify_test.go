@@ -109,6 +109,37 @@ func TestClassifyPod(t *testing.T) {
 	}
 }
 
+// Another producer of the flow may do what the socket in its pod allows, and nobody else may.
+func TestClassifyMember(t *testing.T) {
+	who := identity{podName: "pod", podUID: "uid"}
+	member := func(edit func(*metav1.OwnerReference)) *metav1.PartialObjectMetadata {
+		return podOf("uid", func(p *metav1.PartialObjectMetadata) {
+			owner := &p.OwnerReferences[0]
+			owner.APIVersion, owner.Kind, owner.Name = "apps/v1", "StatefulSet", "orders-producer"
+			if edit != nil {
+				edit(owner)
+			}
+		})
+	}
+	for name, c := range map[string]struct {
+		pod  *metav1.PartialObjectMetadata
+		want bool
+	}{
+		"a producer of the flow": {member(nil), true},
+		"none":                   {nil, false},
+		"a successor":            {func() *metav1.PartialObjectMetadata { p := member(nil); p.UID = "new"; return p }(), false},
+		"of another flow":        {member(func(o *metav1.OwnerReference) { o.Name = "others-producer" }), false},
+		"of another kind":        {member(func(o *metav1.OwnerReference) { o.Kind = "Deployment" }), false},
+		"of another group":       {member(func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1" }), false},
+		"not controlled":         {member(func(o *metav1.OwnerReference) { o.Controller = nil }), false},
+		"a worker":               {podOf("uid", nil), false},
+	} {
+		if got := classifyMember(c.pod, who, "orders-producer"); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func poolOf(uid string, flows ...any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "workpulling.dev/v1alpha1", "kind": "WorkerPool",
