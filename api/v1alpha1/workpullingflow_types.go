@@ -301,7 +301,7 @@ type QueueSpec struct {
 	// postgreSQL says where the database of a PostgreSQL queue is.
 	//
 	// +optional
-	PostgreSQL *PostgreSQLQueueSpec `json:"postgreSQL,omitempty"`
+	PostgreSQL PostgreSQLQueueSpec `json:"postgreSQL,omitzero"`
 
 	// retry governs operations of the queue that fail for a passing reason.
 	//

@@ -318,11 +318,7 @@ func (in *QueueSpec) DeepCopyInto(out *QueueSpec) {
 		*out = new(LocalQueueSpec)
 		(*in).DeepCopyInto(*out)
 	}
-	if in.PostgreSQL != nil {
-		in, out := &in.PostgreSQL, &out.PostgreSQL
-		*out = new(PostgreSQLQueueSpec)
-		**out = **in
-	}
+	out.PostgreSQL = in.PostgreSQL
 	out.Retry = in.Retry
 }
 

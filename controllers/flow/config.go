@@ -14,10 +14,7 @@ func document(flow *v1alpha1.WorkPullingFlow, intake runtimeconfig.Intake, setti
 	spec := &flow.Spec
 	allowed := slices.Clone(spec.AllowedServiceAccounts)
 	slices.Sort(allowed)
-	var connection v1alpha1.ConnectionSecretRef
-	if shared := spec.Queue.PostgreSQL; shared != nil {
-		connection = shared.ConnectionSecretRef
-	}
+	connection := spec.Queue.PostgreSQL.ConnectionSecretRef
 	return runtimeconfig.Producer{
 		Namespace: flow.Namespace, Flow: flow.Name, FlowUID: string(flow.UID),
 		OperatorAddress: settings.OperatorAddress, OperatorHost: settings.OperatorHost,

@@ -124,18 +124,20 @@ func (o *observation) crewQueue() (conditions.Condition, bool) {
 	if o.stats.Connected {
 		return conditions.Condition{}, false
 	}
-	for _, s := range o.stats.Standbys {
+	standbys := o.stats.Standbys
+	for _, s := range standbys {
 		if s.QueueAvailable {
 			return conditions.Condition{}, false
 		}
 	}
-	for _, s := range o.stats.Standbys {
-		if s.QueueCode == runtimeconfig.QueueConnectionMissing {
-			return conditions.False(kind, v1alpha1.ReasonConnectionSecretMissing, o.connectionHint()), true
-		}
-		return conditions.False(kind, v1alpha1.ReasonStoreUnavailable, "the queue cannot be opened: "+s.QueueMessage), true
+	switch {
+	case len(standbys) == 0:
+		return conditions.Condition{}, false
+	case standbys[0].QueueCode == runtimeconfig.QueueConnectionMissing:
+		return conditions.False(kind, v1alpha1.ReasonConnectionSecretMissing, o.connectionHint()), true
+	default:
+		return conditions.False(kind, v1alpha1.ReasonStoreUnavailable, "the queue cannot be opened: "+standbys[0].QueueMessage), true
 	}
-	return conditions.Condition{}, false
 }
 
 func (o *observation) connectionHint() string {

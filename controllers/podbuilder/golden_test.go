@@ -39,7 +39,7 @@ func TestGolden(t *testing.T) {
 		"producer-shared": func() (any, error) {
 			flow := withProducerApp(makeFlow())
 			flow.Spec.Producer.Replicas = 3
-			flow.Spec.Queue = v1alpha1.QueueSpec{Type: v1alpha1.QueuePostgreSQL, PostgreSQL: &v1alpha1.PostgreSQLQueueSpec{
+			flow.Spec.Queue = v1alpha1.QueueSpec{Type: v1alpha1.QueuePostgreSQL, PostgreSQL: v1alpha1.PostgreSQLQueueSpec{
 				ConnectionSecretRef: v1alpha1.ConnectionSecretRef{Name: "thumbnails-db", Key: "dsn"},
 			}}
 			return ProducerStatefulSet(flow, image, corev1.ReadWriteOnce)

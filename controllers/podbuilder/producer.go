@@ -127,9 +127,9 @@ func producerTemplate(flow *v1alpha1.WorkPullingFlow, rt Runtime) corev1.PodTemp
 		mounts = append(mounts, corev1.VolumeMount{Name: runtimeconfig.VolumeData, MountPath: runtimeconfig.DataDir})
 		ownVolume(spec)
 	}
-	if shared := flow.Spec.Queue.PostgreSQL; shared != nil {
+	if flow.Spec.Queue.IsShared() {
 		mounts = append(mounts, corev1.VolumeMount{Name: volumeQueue, MountPath: runtimeconfig.QueueDir, ReadOnly: true})
-		spec.Volumes = append(spec.Volumes, queueVolume(shared.ConnectionSecretRef.Name))
+		spec.Volumes = append(spec.Volumes, queueVolume(flow.Spec.Queue.PostgreSQL.ConnectionSecretRef.Name))
 		spread(flow, spec)
 	}
 	ports := []port{portTransport, portIntake, portHealth, portMetrics}

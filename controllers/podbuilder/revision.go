@@ -22,14 +22,10 @@ func WorkerRevision(pool *v1alpha1.WorkerPool) (string, error) {
 
 // ProducerRevision identifies what the user asks a producer to be: its template, or the absence of one, and the Secret it mounts.
 func ProducerRevision(flow *v1alpha1.WorkPullingFlow) (string, error) {
-	secret := ""
-	if shared := flow.Spec.Queue.PostgreSQL; shared != nil {
-		secret = shared.ConnectionSecretRef.Name
-	}
 	return revision(struct {
 		Template *corev1.PodTemplateSpec `json:"template"`
 		Secret   string                  `json:"secret,omitempty"`
-	}{flow.Spec.Producer.Template, secret})
+	}{flow.Spec.Producer.Template, flow.Spec.Queue.PostgreSQL.ConnectionSecretRef.Name})
 }
 
 // Revision identifies the runtime part of a pod.

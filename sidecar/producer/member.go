@@ -229,10 +229,9 @@ func (m *member) readOwner(ctx context.Context) {
 	}
 	m.candidate.OwnerRead(m.now(), owner, err)
 	last := *m.view.Load()
-	switch {
-	case err == nil:
+	if err == nil {
 		last.trouble, last.cause, last.troubledSince = "", nil, time.Time{}
-	default:
+	} else {
 		if last.troubledSince.IsZero() {
 			last.troubledSince = time.Now() //nolint:forbidigo // for a report
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -233,12 +234,7 @@ func (c *crew) active(except ...int) int {
 		if count != 1 || member.PodUID != c.members[found].options.Incarnation.PodUID {
 			return false
 		}
-		for _, not := range except {
-			if found == not {
-				return false
-			}
-		}
-		return true
+		return !slices.Contains(except, found)
 	})
 	return found
 }
@@ -297,7 +293,7 @@ func TestAnyMemberAnswers(t *testing.T) {
 		t.Errorf("the same key at another member: %d %s", status, body)
 	}
 	for path, want := range map[string]int{"/jobs/nobody": 404, "/dead-letters": 200} {
-		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+standby.options.IntakeAddress+"/v1/flows/orders"+path, nil)
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+standby.options.IntakeAddress+"/v1/flows/orders"+path, http.NoBody)
 		request.Header.Set("Authorization", "Bearer user:alice")
 		response, err := standby.client.Do(request)
 		if err != nil {
@@ -323,7 +319,7 @@ func TestOneHopIsTheLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	response.Body.Close()
-	if response.StatusCode != 503 || response.Header.Get("Retry-After") == "" {
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
 		t.Errorf("%d, Retry-After %q", response.StatusCode, response.Header.Get("Retry-After"))
 	}
 }
@@ -405,14 +401,16 @@ func TestALostLeaseStopsNobody(t *testing.T) {
 	c := startCrew(t, 3)
 	active, epoch := c.active(), c.database.owner.Epoch
 	c.leases.set(func(l *leases) { l.record = fencing.LeaseRecord{Holder: "somebody", Version: "stolen"} })
+	pace := time.NewTicker(35 * time.Millisecond)
+	defer pace.Stop()
 	for i := range 30 {
 		c.stored(c.another(active), fmt.Sprint(i), "")
-		time.Sleep(50 * time.Millisecond)
+		<-pace.C
 	}
 	c.leases.set(func(l *leases) { l.record = fencing.LeaseRecord{Holder: "", Version: "free"} })
 	for i := range 30 {
 		c.stored(c.another(active), fmt.Sprint("more ", i), "")
-		time.Sleep(20 * time.Millisecond)
+		<-pace.C
 	}
 	if now := c.active(); now != active || c.database.owner.Epoch != epoch {
 		t.Errorf("member %d with epoch %d, had been %d with %d", now, c.database.owner.Epoch, active, epoch)
@@ -487,7 +485,7 @@ func TestAnOutageOfTheQueueMovesNothing(t *testing.T) {
 	c.members[active].until("both say so", func() bool {
 		return !c.members[0].operator.stats().GetQueueAvailable() && !c.members[1].operator.stats().GetQueueAvailable()
 	})
-	time.Sleep(5 * time.Second)
+	<-time.After(5 * time.Second) // long enough for both to act, if they would
 	c.database.fail(nil)
 	if now := c.active(); now != active {
 		t.Errorf("member %d has the queue, had been %d", now, active)

@@ -81,7 +81,7 @@ func (b *FlowBuilder) Memory() *FlowBuilder {
 // default key of a Secret.
 func (b *FlowBuilder) PostgreSQL(secret string, replicas int32) *FlowBuilder {
 	b.flow.Spec.Queue.Type, b.flow.Spec.Queue.Local = v1alpha1.QueuePostgreSQL, nil
-	b.flow.Spec.Queue.PostgreSQL = &v1alpha1.PostgreSQLQueueSpec{
+	b.flow.Spec.Queue.PostgreSQL = v1alpha1.PostgreSQLQueueSpec{
 		ConnectionSecretRef: v1alpha1.ConnectionSecretRef{Name: secret, Key: "dsn"},
 	}
 	b.flow.Spec.Producer.Replicas = replicas
