@@ -45,7 +45,7 @@ var Classes = []Class{
 	}},
 	{"live configuration change", "B-264", []Fault{Reconfigured, IntakeClosed}},
 	{"revisions whose every job fails, pods that flap", "B-174, B-185", []Fault{HandlerBroken, RevisionPaused, FlappingQuarantined}},
-	{"enemies", "B-080…B-090, B-102…B-105, B-124, B-140…B-144, B-200…B-204", []Fault{GarbledToWorker, IntruderSpoke, ForgedSettlement}},
+	{"enemies", "B-080…B-090, B-102…B-105, B-124, B-140…B-144, B-200…B-204", []Fault{GarbledToWorker, IntruderSpoke, ForgedSettlement, ForgedClaim}},
 }
 
 // ClassTable is Classes for people, as Markdown.
