@@ -14,19 +14,9 @@ import (
 	"github.com/workpulling/workpulling/sidecar/health"
 )
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 func TestProbes(t *testing.T) {
 	var ready atomic.Bool
-	address := freeAddress(t)
+	address := transporttest.FreeAddress(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {

@@ -70,24 +70,13 @@ func newPodOf(t testing.TB, authority *transporttest.Authority) *pod {
 		TokenFile: transporttest.TokenFile(t, "producer"), APIDir: dir, DataDir: filepath.Join(dir, "data"),
 		IntakeSocket: filepath.Join(dir, "intake.sock"), LossFile: filepath.Join(dir, "loss"),
 		HaltFile:      filepath.Join(dir, "failure.json"),
-		HealthAddress: address(t), MetricsAddress: address(t), TransportAddress: address(t), IntakeAddress: address(t),
+		HealthAddress: transporttest.FreeAddress(t), MetricsAddress: transporttest.FreeAddress(t), TransportAddress: transporttest.FreeAddress(t), IntakeAddress: transporttest.FreeAddress(t),
 		ConfigPoll: 10 * time.Millisecond, Authenticator: p.tokens,
 	}
 	p.client = &http.Client{Transport: &http.Transport{
 		TLSClientConfig: transport.ClientTLS(p.authority.CAFile(), host), DisableKeepAlives: true, ForceAttemptHTTP2: true,
 	}}
 	return p
-}
-
-// address is a free loopback address.
-func address(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // configure writes the document, as the kubelet does after an edit.

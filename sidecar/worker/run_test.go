@@ -180,9 +180,9 @@ func start(t *testing.T, edit ...func(*rig, *transporttest.Authority)) *rig {
 		TokenFile:      filepath.Join(dir, "token"),
 		DrainSocket:    filepath.Join(dir, "drain.sock"),
 		RunningFile:    filepath.Join(dir, "state", "running"),
-		HealthAddress:  freeAddress(t),
-		MetricsAddress: freeAddress(t),
-		ControlAddress: freeAddress(t),
+		HealthAddress:  transporttest.FreeAddress(t),
+		MetricsAddress: transporttest.FreeAddress(t),
+		ControlAddress: transporttest.FreeAddress(t),
 		ConfigPoll:     10 * time.Millisecond,
 		StopTimeout:    transporttest.Patience,
 	}
@@ -479,14 +479,4 @@ func link(t *testing.T, from, to string) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.Symlink(from, to)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 	"github.com/workpulling/workpulling/test/builders"
 )
 
@@ -156,7 +157,7 @@ var _ = Describe("An operator", func() {
 
 	It("shows the second replica the certificates of the first", func(ctx SpecContext) {
 		options := operatorOptions()
-		options.ReportsAddress = freeAddress()
+		options.ReportsAddress = transporttest.FreeAddress(GinkgoTB())
 		options.WatchNamespaces = []string{fmt.Sprintf("%s-none", home)}
 		startOperator(operatorConfig, options)()
 		namespace, _ := readyPool(ctx, 1)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	operatorpkg "github.com/workpulling/workpulling/internal/operator"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 	"github.com/workpulling/workpulling/test/integration/environment"
 )
 
@@ -62,7 +63,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	home, err = env.Namespace(ctx, "operator")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return env.DeleteNamespace(ctx, home) })
-	reports = freeAddress()
+	reports = transporttest.FreeAddress(GinkgoTB())
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 	writes = newCounter()
 	operatorConfig = asOperator(ctx)
@@ -146,12 +147,4 @@ func create(ctx context.Context, obj client.Object) {
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(client.IgnoreNotFound(env.Client.Delete(ctx, obj))).To(Succeed())
 	})
-}
-
-func freeAddress() string {
-	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
 }
