@@ -159,6 +159,8 @@ func (c *Controller) handle(now Now, ev Event) {
 	case Paused:
 		c.grantSilence(now)
 		c.prolongGate(now)
+	case QueueAnswers:
+		c.retryNow(now)
 	case Reconfigure:
 		c.reconfigure(now, ev.Config)
 	case SetIntake:

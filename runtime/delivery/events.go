@@ -94,6 +94,9 @@ type (
 	// Paused tells the machine that its host noticed a pause of the process longer than a heartbeat; every silence deadline
 	// starts anew (DESIGN 5.4).
 	Paused struct{ For time.Duration }
+	// QueueAnswers tells that the host found the queue answering again after an outage: what waits to be tried again is tried now, for
+	// an owner that goes on waiting looks to its standbys like one for which the queue does not work.
+	QueueAnswers struct{}
 	// Reconfigure replaces the tunables without dropping bindings (B-264).
 	Reconfigure struct{ Config ControllerConfig }
 	// SetIntake opens or closes the door for new jobs (suspend, flow deletion). Dispatch of what is stored follows Dispatch.
@@ -132,6 +135,7 @@ func (WorkerMessage) controllerEvent()      {}
 func (WorkerDisconnected) controllerEvent() {}
 func (WorkerGone) controllerEvent()         {}
 func (Paused) controllerEvent()             {}
+func (QueueAnswers) controllerEvent()       {}
 func (Reconfigure) controllerEvent()        {}
 func (SetIntake) controllerEvent()          {}
 func (Redriven) controllerEvent()           {}

@@ -254,6 +254,9 @@ func (w *fuzzedController) act() {
 	case 16:
 		w.step(SetIntake{Open: s.yes(), Dispatch: s.yes()})
 	case 17:
+		if s.yes() {
+			w.step(QueueAnswers{})
+		}
 		w.step(Paused{For: s.pause()})
 	default:
 		w.nonsense()

@@ -291,6 +291,16 @@ func (c *Controller) notWritten(now Now, b batch, err error) {
 	}
 }
 
+// retryNow ends every wait that an outage of the queue has caused. A settlement that stands apart keeps its own pace: its trouble is
+// its own.
+func (c *Controller) retryNow(now Now) {
+	for _, t := range []*timer{c.load.retryAt, c.lane.retryAt, c.lane.settlement.retryAt, c.fetch.retryAt, c.members.retryAt} {
+		if t.armed() {
+			c.timers.set(t, now)
+		}
+	}
+}
+
 // putBack returns settlements to the head of their queue.
 func (l *lane) putBack(ops []settleOp) {
 	rest := l.settles

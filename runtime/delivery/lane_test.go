@@ -86,6 +86,43 @@ func TestB231_TransientErrorIsInvisible(t *testing.T) {
 	w.equal("error", w.ctl.Stats().QueueError, "")
 }
 
+// An owner waits for longer and longer while its queue is away. It may wait for half a minute when the queue is back, and a standby
+// would take it for one that is cut off; so it is told.
+func TestAnOutageIsOverWhenTheQueueAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		down   func(w *world)
+		healed func(w *world) bool
+	}{
+		"a settlement": {
+			down: func(w *world) {
+				w.applyErr = func(queue.Batch) error { return errFlaky }
+				w.workers[0].serve(confirmAll)
+			},
+			healed: func(w *world) bool { return w.ctl.Stats().Confirmed == 1 },
+		},
+		"a load": {
+			down: func(w *world) {
+				w.loadErr = func() error { return errFlaky }
+				w.restart()
+			},
+			healed: func(w *world) bool { return w.ctl.Stats().Phase == PhaseRunning },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(c *ControllerConfig) { c.IsolateConfirmAfter = time.Hour })
+			w.submit(w.producer(1), "", 1)
+			w.worker("a", nil)
+			c.down(w)
+			w.advance(2 * time.Minute)
+			w.applyErr, w.loadErr = nil, nil
+			w.equal("healed by itself", c.healed(w), false)
+			w.step(QueueAnswers{})
+			w.advance(0)
+			w.equal("healed", c.healed(w), true)
+		})
+	}
+}
+
 func TestB232_B025a_ExhaustedHandshakeReloads(t *testing.T) {
 	for name, match := range map[string]func(queue.Batch) bool{"Store": hasStores, "Accept": hasAccepts} {
 		t.Run(name, func(t *testing.T) {

@@ -215,6 +215,11 @@ func (p *Producer) WorkerGone(podUID, reason string) {
 	p.loop.post(func() { p.step(delivery.WorkerGone{PodUID: podUID, Reason: reason}) })
 }
 
+// QueueAnswers reports that the queue answers again after an outage, so that what waits to be tried again is tried now.
+func (p *Producer) QueueAnswers() {
+	p.loop.post(func() { p.step(delivery.QueueAnswers{}) })
+}
+
 func (p *Producer) heartbeat() time.Duration { return max(p.config.Heartbeat, time.Millisecond) }
 
 func (p *Producer) deadline() (delivery.Now, bool) {

@@ -229,6 +229,9 @@ func (m *member) readOwner(ctx context.Context) {
 	}
 	m.candidate.OwnerRead(m.now(), owner, err)
 	last := *m.view.Load()
+	if s := m.seat.Load(); s != nil && err == nil && last.cause != nil {
+		s.producer.QueueAnswers()
+	}
 	if err == nil {
 		last.trouble, last.cause, last.troubledSince = "", nil, time.Time{}
 	} else {

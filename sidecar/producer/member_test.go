@@ -485,7 +485,7 @@ func TestAnOutageOfTheQueueMovesNothing(t *testing.T) {
 	c.members[active].until("both say so", func() bool {
 		return !c.members[0].operator.stats().GetQueueAvailable() && !c.members[1].operator.stats().GetQueueAvailable()
 	})
-	<-time.After(5 * time.Second) // long enough for both to act, if they would
+	<-time.After(10 * time.Second) // long enough for both to act, if they would, and for the owner to wait longer than a standby does
 	c.database.fail(nil)
 	if now := c.active(); now != active {
 		t.Errorf("member %d has the queue, had been %d", now, active)
