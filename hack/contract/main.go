@@ -48,7 +48,7 @@ func run(ctx context.Context, root string, dry bool, out io.Writer) error {
 		}
 	}
 	fmt.Fprintf(out, "contract: %d ids: %d %s, %d %s, %d %s; %d tests here, %d in other suites\n",
-		len(rows), counts[covered], covered, counts[decided], decided, counts[open], open, count(here), elsewhere)
+		len(rows), counts[covered], covered, counts[decided], decided, counts[open], open, len(here), elsewhere)
 	if len(problems) > 0 {
 		return errors.New(strings.Join(append([]string{fmt.Sprintf("%d problems", len(problems))}, problems...), "\n"))
 	}
@@ -77,8 +77,6 @@ func sort(rows []row, s *sources) (here map[reference]bool, elsewhere int, probl
 	}
 	return here, len(other), problems
 }
-
-func count(tests map[reference]bool) int { return len(tests) }
 
 // execute runs what is named and returns what did not pass.
 func execute(ctx context.Context, root string, rows []row, here map[reference]bool, tests *sources, out io.Writer) (problems []string, err error) {

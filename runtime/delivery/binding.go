@@ -10,7 +10,6 @@ import (
 // binding is one worker incarnation's sub-flow: its own id and secret, worker sequences 1…current, its own demand (DESIGN 5.3).
 type binding struct {
 	id, secret string
-	number     uint64 // counts bindings; never reused
 	pod        *pod
 	conn       *workerConn // nil while its stream is away
 	worker     Worker
@@ -93,7 +92,7 @@ func (b *binding) find(seq int64) *job {
 func (c *Controller) bind(now Now, w *workerConn, p *pod, m protocol.RegisterConsumer) *binding {
 	c.bindings++
 	b := &binding{
-		id: c.random.ID(), secret: c.random.ID(), number: c.bindings,
+		id: c.random.ID(), secret: c.random.ID(),
 		pod: p, conn: w, worker: w.worker, nonce: m.Nonce, window: min(m.Window, c.cfg.MaxWindow), heard: now,
 		heartbeat: c.cfg.Heartbeat, deadline: c.cfg.Deadline,
 	}

@@ -113,10 +113,15 @@ func (g *ConsumerGroup) enter(now Now, c *Consumer, queue string) *producer {
 		d.link(p)
 	}
 	d.touch(now, p)
-	if d.idle > 0 && !d.sweepTimer.armed() {
+	g.armSweep(now)
+	return p
+}
+
+// armSweep sees to it that a sweep comes as long as there is somebody to forget.
+func (g *ConsumerGroup) armSweep(now Now) {
+	if d := &g.dedup; d.idle > 0 && len(d.entries) > 0 && !d.sweepTimer.armed() {
 		g.timers.set(d.sweepTimer, now+d.idle)
 	}
-	return p
 }
 
 // evict makes room, the least recently heard first, and warns of it now and then.
@@ -144,9 +149,7 @@ func (g *ConsumerGroup) sweepProducers(now Now) {
 		d.swept++
 		p.consumer.forgotten(p)
 	}
-	if d.idle > 0 && len(d.entries) > 0 {
-		g.timers.set(d.sweepTimer, now+d.idle)
-	}
+	g.armSweep(now)
 }
 
 // budget takes a changed budget.
@@ -155,9 +158,7 @@ func (g *ConsumerGroup) budget(now Now) {
 	if d.idle != g.cfg.ProducerIdle {
 		d.idle = g.cfg.ProducerIdle
 		g.timers.stop(d.sweepTimer)
-		if d.idle > 0 && len(d.entries) > 0 {
-			g.timers.set(d.sweepTimer, now+d.idle)
-		}
+		g.armSweep(now)
 	}
 	d.limit = g.cfg.MaxProducers
 	g.evict(now)

@@ -60,10 +60,8 @@ func (g *ConsumerGroup) handle(now Now, ev ConsumerEvent) {
 	switch ev := ev.(type) {
 	case ConsumerTick:
 	case FromController:
-		if c := g.connected(ev.Conn); c != nil {
+		if c := g.speaking(ev.Conn); c != nil {
 			c.fromController(now, ev.Message)
-		} else {
-			g.drop("stale-connection")
 		}
 	case HandlerDone:
 		if r := g.running.byRun[ev.Run]; r != nil && !r.orphan {
@@ -72,10 +70,8 @@ func (g *ConsumerGroup) handle(now Now, ev ConsumerEvent) {
 			g.drop("unknown-run")
 		}
 	case Connected:
-		if i := slices.IndexFunc(g.flows, func(c *Consumer) bool { return c.flow == ev.Flow }); i >= 0 {
-			g.flows[i].connect(now, ev.Conn)
-		} else {
-			g.drop("unknown-flow")
+		if c := g.named(ev.Flow); c != nil {
+			c.connect(now, ev.Conn)
 		}
 	case Disconnected:
 		if c := g.connected(ev.Conn); c != nil {
@@ -86,10 +82,8 @@ func (g *ConsumerGroup) handle(now Now, ev ConsumerEvent) {
 	case AppRestarted:
 		g.appRestarted(now)
 	case Malformed:
-		if c := g.connected(ev.Conn); c != nil {
+		if c := g.speaking(ev.Conn); c != nil {
 			c.drop("malformed-frame")
-		} else {
-			g.drop("stale-connection")
 		}
 	case OrphansGone:
 		g.endOrphans()
@@ -105,10 +99,8 @@ func (g *ConsumerGroup) handle(now Now, ev ConsumerEvent) {
 	case ReconfigureConsumer:
 		g.reconfigure(now, ev.Config)
 	case HoldClaims:
-		if i := slices.IndexFunc(g.flows, func(c *Consumer) bool { return c.flow == ev.Flow }); i >= 0 {
-			g.flows[i].hold(now, ev.Claims)
-		} else {
-			g.drop("unknown-flow")
+		if c := g.named(ev.Flow); c != nil {
+			c.hold(now, ev.Claims)
 		}
 	}
 }
@@ -122,6 +114,26 @@ func (g *ConsumerGroup) connected(conn ConnID) *Consumer {
 			return c
 		}
 	}
+	return nil
+}
+
+// speaking returns the Consumer that a message on conn is for. Where the stream has ended, it counts as dropped.
+func (g *ConsumerGroup) speaking(conn ConnID) *Consumer {
+	c := g.connected(conn)
+	if c == nil {
+		g.drop("stale-connection")
+	}
+	return c
+}
+
+// named returns the Consumer of a flow. An event for a flow that the worker does not pull from counts as dropped.
+func (g *ConsumerGroup) named(flow string) *Consumer {
+	for _, c := range g.flows {
+		if c.flow == flow {
+			return c
+		}
+	}
+	g.drop("unknown-flow")
 	return nil
 }
 

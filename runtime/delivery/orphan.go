@@ -40,12 +40,8 @@ func (c *Consumer) adoptOrphan(now Now, claim protocol.Claim) {
 
 // endOrphan frees the slot and the MessageID of an orphan.
 func (g *ConsumerGroup) endOrphan(r *run) {
-	delete(g.running.byRun, r.id)
-	delete(g.running.byID, r.messageID)
+	g.release(r)
 	g.running.orphans--
-	if r.timeout != nil {
-		g.timers.stop(r.timeout)
-	}
 	g.out = append(g.out, OrphanEnded{MessageID: r.messageID})
 }
 

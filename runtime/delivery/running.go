@@ -159,16 +159,21 @@ func (c *Consumer) handlerDone(now Now, r *run, ev HandlerDone) {
 }
 
 func (c *Consumer) finish(now Now, r *run) {
-	delete(c.running.byRun, r.id)
-	delete(c.running.byID, r.messageID)
+	c.group.release(r)
 	c.runs--
-	if r.timeout != nil {
-		c.timers.stop(r.timeout)
-	}
 	if r.abandoned {
 		c.detached--
 	}
 	if c.running.own() == 0 {
 		c.running.idleSince = now
+	}
+}
+
+// release frees the slot and the MessageID of a handler, and nothing times it any more.
+func (g *ConsumerGroup) release(r *run) {
+	delete(g.running.byRun, r.id)
+	delete(g.running.byID, r.messageID)
+	if r.timeout != nil {
+		g.timers.stop(r.timeout)
 	}
 }

@@ -62,15 +62,10 @@ func (w *world) anew(t *testing.T) *world { return newWorld(t, w.backend) }
 // beside is the queue as a second process has it: opened once more where several can, and the same one otherwise.
 func (w *world) beside(q queue.WorkQueue) queue.WorkQueue {
 	w.Helper()
-	if _, shared := q.(queue.Shared); !shared || w.backend.Volatile {
+	if _, shared := q.(queue.Shared); !shared {
 		return q
 	}
-	another, err := w.place.Open(flow)
-	if err != nil {
-		return q
-	}
-	w.Cleanup(func() { _ = another.Close() })
-	return another
+	return w.open()
 }
 
 // open opens the queue once.

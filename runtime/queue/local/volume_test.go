@@ -13,6 +13,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/queue/local"
+	"github.com/workpulling/workpulling/runtime/queue/queuetest"
 )
 
 // smallVolume mounts a volume of a few megabytes, which only root may.
@@ -33,7 +34,7 @@ func smallVolume(t *testing.T, megabytes int) (dir string) {
 	return dir
 }
 
-// filler takes what is left of a volume and gives it back.
+// fill takes what is left of a volume and gives it back.
 func fill(t *testing.T, dir string) (release func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")
@@ -58,9 +59,7 @@ func fill(t *testing.T, dir string) (release func()) {
 // nothing is half there, confirms pass, and stores do again as soon as there is space (DESIGN 5, B-022).
 func TestVolumeFillsUp(t *testing.T) {
 	dir := smallVolume(t, 24)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 1))
+	random := rand.New(rand.NewPCG(queuetest.Seed(t), 1))
 	q := open(t, filepath.Join(dir, "queue"))
 	_, _, epoch := load(t, q)
 	v := &volume{t: t, q: q, epoch: epoch, random: random, jobs: map[int64][]byte{}}

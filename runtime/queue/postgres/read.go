@@ -29,9 +29,7 @@ func (q *Queue) ReadJobs(ctx context.Context, seqs []int64) ([]protocol.Job, err
 	}
 	jobs := make([]protocol.Job, len(seqs))
 	for i, seq := range seqs {
-		if job, ok := bySeq[seq]; ok {
-			jobs[i] = protocol.Job{MessageID: job.MessageID, Headers: job.Headers, Payload: job.Payload}
-		}
+		jobs[i] = bySeq[seq] // no job where there is none
 	}
 	return jobs, nil
 }

@@ -86,11 +86,11 @@ type body struct{ headers, payload []byte }
 
 // bodyOf copies a job. Headers are pairs of texts, each with its length in front, sorted.
 func bodyOf(job protocol.Job) body {
-	var b []byte
+	b := []byte{} // the column is never null
 	for _, key := range slices.Sorted(maps.Keys(job.Headers)) {
 		b = appendText(appendText(b, key), job.Headers[key])
 	}
-	return body{headers: append([]byte{}, b...), payload: slices.Clone(job.Payload)}
+	return body{headers: b, payload: slices.Clone(job.Payload)}
 }
 
 func (b body) checksum(ref queue.JobRef) int64 {

@@ -20,7 +20,7 @@ type statements struct {
 	dropWorkers, dropAudit, dropFlow            string
 }
 
-// entryOfJob and entryOfSettled are the columns of an entry, in the order in which row.scan takes them.
+// entryOfJob and entryOfSettled are the columns of an entry, in the order in which readEntry takes them.
 const (
 	entryOfJob     = `seq, status, accepted, attempts, uncounted, payload_bytes, stored_at, since, sum, message_id, digest, reason`
 	entryOfSettled = `seq, status, accepted, attempts, uncounted, 0, stored_at, since, sum, message_id, digest, ''::bytea`

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -242,5 +241,3 @@ func (t *transaction) commit(ctx context.Context) error {
 	}
 	return nil
 }
-
-func stamp(now time.Time) time.Time { return now.UTC().Round(0) }

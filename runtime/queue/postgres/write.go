@@ -96,7 +96,7 @@ func (q *Queue) alter(
 			return err
 		}
 		t.put(change, body{})
-		t.note(queue.AuditLine{At: stamp(now), Action: action, JobRef: change.After.JobRef, Text: ledger.CutText(text)})
+		t.note(queue.AuditLine{At: now, Action: action, JobRef: change.After.JobRef, Text: ledger.CutText(text)})
 		return nil
 	}})
 	if err != nil {
