@@ -22,6 +22,7 @@ type Producer struct {
 	phase, backlogJobs, backlogBytes, delayed, inFlight, deadLetters, oldest, freeDemand, grants, dirty, isolated *prometheus.Desc
 	memory, workers, queueUp, withheld, lost                                                                      *prometheus.Desc
 	tracked, streams, workerJobs, busiest, epoch, sessionAge, orphans, quarantined, paused, pauses, failures      *prometheus.Desc
+	awaited, adopted, claimed                                                                                     *prometheus.Desc
 	accepted, confirmed, deadLettered, redelivered, nacked, handedBack, dropped, refused                          *prometheus.Desc
 }
 
@@ -47,6 +48,7 @@ func NewProducer(stats func(context.Context) (endpoint.ProducerStats, error)) *P
 		isolated:     desc("isolated_settlements", "Settlements that keep failing to become durable and were set aside."),
 		memory:       desc("memory_bytes", "Payload bytes in memory."),
 		workers:      desc("bound_workers", "Workers with a binding."),
+		awaited:      desc("awaited_workers", "Workers that may still run jobs of before the last load, and are waited for before those go out again."),
 		queueUp:      desc("queue_available", "1 while the queue works."),
 		withheld:     desc("credit_withheld", "1 while no credit is granted because settlements cannot be written."),
 		tracked:      desc("tracked_workers", "Worker pods that are remembered, those without a binding included."),
@@ -67,6 +69,8 @@ func NewProducer(stats func(context.Context) (endpoint.ProducerStats, error)) *P
 		redelivered:  desc("redelivered_jobs_total", "Deliveries of jobs that had been dispatched before."),
 		nacked:       desc("nacked_jobs_total", "Deliveries that a handler failed."),
 		handedBack:   desc("handed_back_jobs_total", "Deliveries that came back unstarted."),
+		adopted:      desc("adopted_jobs_total", "Jobs whose run went on across a restart of the producer or of the worker's sidecar, by the worker's claim."),
+		claimed:      desc("claimed_outcomes_total", "Jobs that were settled by the claim of a worker that had ended them."),
 		dropped:      desc("dropped_messages_total", "Messages refused or ignored, by reason.", "reason"),
 		refused:      desc("refused_identities_total", "Peers and callers refused, by reason.", "reason"),
 	}
@@ -112,6 +116,7 @@ func (p *Producer) emit(s endpoint.ProducerStats, out chan<- prometheus.Metric) 
 	gauge(p.isolated, float64(s.IsolatedConfirms))
 	gauge(p.memory, float64(s.MemoryBytes))
 	gauge(p.workers, float64(len(s.Bindings)))
+	gauge(p.awaited, float64(s.AwaitedWorkers))
 	gauge(p.queueUp, flag(s.QueueAvailable))
 	gauge(p.withheld, flag(s.CreditWithheld))
 	gauge(p.lost, float64(s.LostVolatile))
@@ -122,6 +127,8 @@ func (p *Producer) emit(s endpoint.ProducerStats, out chan<- prometheus.Metric) 
 	count(p.redelivered, s.Redelivered)
 	count(p.nacked, s.Nacked)
 	count(p.handedBack, s.HandedBack)
+	count(p.adopted, s.Adopted)
+	count(p.claimed, s.Claimed)
 	for reason, n := range s.Dropped {
 		count(p.dropped, n, reason)
 	}

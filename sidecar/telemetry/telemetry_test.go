@@ -68,16 +68,25 @@ func TestPolicyFigures(t *testing.T) {
 	}
 	c := producer(endpoint.ProducerStats{
 		Stats: delivery.Stats{
-			TrackedWorkers: 4, TrackedStreams: 3, Epoch: 9, Bindings: bindings, Pauses: 2,
+			TrackedWorkers: 4, TrackedStreams: 3, Epoch: 9, Bindings: bindings, Pauses: 2, AwaitedWorkers: 5, Adopted: 8, Claimed: 11,
 			Paused:      []delivery.RevisionStats{{Pool: "packers", Revision: "r2"}},
 			Quarantined: []delivery.QuarantineStats{{Flapping: true}, {}, {Flapping: true}},
 		},
 		Orphans: 6, SessionAge: 90 * time.Second, Failures: map[delivery.Stage]uint64{delivery.StageStore: 1},
 	}, nil)
 	want := `
+# HELP workpulling_flow_adopted_jobs_total Jobs whose run went on across a restart of the producer or of the worker's sidecar, by the worker's claim.
+# TYPE workpulling_flow_adopted_jobs_total counter
+workpulling_flow_adopted_jobs_total 8
+# HELP workpulling_flow_awaited_workers Workers that may still run jobs of before the last load, and are waited for before those go out again.
+# TYPE workpulling_flow_awaited_workers gauge
+workpulling_flow_awaited_workers 5
 # HELP workpulling_flow_busiest_worker_in_flight_jobs Jobs that the worker with the most of them holds.
 # TYPE workpulling_flow_busiest_worker_in_flight_jobs gauge
 workpulling_flow_busiest_worker_in_flight_jobs 7
+# HELP workpulling_flow_claimed_outcomes_total Jobs that were settled by the claim of a worker that had ended them.
+# TYPE workpulling_flow_claimed_outcomes_total counter
+workpulling_flow_claimed_outcomes_total 11
 # HELP workpulling_flow_epoch Generation of the writer of the queue; each load issues the next one.
 # TYPE workpulling_flow_epoch gauge
 workpulling_flow_epoch 9
@@ -115,7 +124,7 @@ workpulling_flow_tracked_workers 4
 workpulling_flow_worker_in_flight_jobs{pod="a",pool="packers"} 3
 workpulling_flow_worker_in_flight_jobs{pod="b",pool="packers"} 8
 `
-	names := []string{"busiest_worker_in_flight_jobs", "epoch", "orphaned_jobs", "paused_revisions", "quarantined_workers", "revision_pauses_total",
+	names := []string{"adopted_jobs_total", "awaited_workers", "claimed_outcomes_total", "busiest_worker_in_flight_jobs", "epoch", "orphaned_jobs", "paused_revisions", "quarantined_workers", "revision_pauses_total",
 		"session_age_seconds", "terminal_failures_total", "tracked_streams", "tracked_workers", "worker_in_flight_jobs"}
 	for i := range names {
 		names[i] = "workpulling_flow_" + names[i]
