@@ -161,7 +161,7 @@ func (c *Controller) claimsResolved(now Now, ev ClaimsResolved) {
 			continue
 		}
 		if ev.Epoch == c.epoch {
-			c.counts.deadLetters = max(0, c.counts.deadLetters-1)
+			c.counts.deadLetters--
 		}
 		c.counts.confirmed++
 		c.counts.claimed++

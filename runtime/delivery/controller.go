@@ -169,11 +169,11 @@ func (c *Controller) handle(now Now, ev Event) {
 		c.claimsResolved(now, ev)
 	case Redriven:
 		if ev.Epoch == c.epoch { // else a load has seen it, and maybe what became of the job since
-			c.redriven(ev.Row)
+			c.redriven(now, ev.Row)
 		}
 	case Dropped:
 		if ev.Epoch == c.epoch {
-			c.counts.deadLetters = max(0, c.counts.deadLetters-1)
+			c.counts.deadLetters--
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (c *Controller) Stats() Stats {
 		BacklogBytes:          c.backlog.bytes,
 		DelayedJobs:           c.backlog.delayed.len(),
 		InFlight:              c.inFlight,
-		DeadLetters:           c.counts.deadLetters,
+		DeadLetters:           max(0, c.counts.deadLetters),
 		FreeDemand:            c.roster.free,
 		OpenGrants:            c.openGrants,
 		DirtyConfirms:         c.counts.settling,

@@ -103,6 +103,7 @@ func (c *Controller) jobRead(j *job, body protocol.Job) {
 		c.fetch.missing = append(c.fetch.missing, j)
 		c.queueCounters(j) // so that there is a write
 	case j.place == fetching:
+		j.redriven = false
 		if j.index >= 0 { // its binding ended during the read, and it asked again
 			c.backlog.wanted.remove(j.index)
 		}
@@ -118,7 +119,11 @@ func (c *Controller) jobRead(j *job, body protocol.Job) {
 // verified ends the doubt about missing jobs: the write proved that nobody else owns the queue.
 func (c *Controller) verified() {
 	for _, j := range c.fetch.missing {
-		if c.jobs[j.body.MessageID] == j && (j.place == fetching || j.resend) {
+		switch {
+		case c.jobs[j.body.MessageID] != j || j.place != fetching && !j.resend:
+		case j.redriven:
+			c.vanished(j)
+		default:
 			c.fail(StageProtocol, fmt.Errorf("%w: stored job %d is not readable", queue.ErrConflict, j.seq))
 			return
 		}

@@ -139,6 +139,87 @@ func TestDecisionsAboutADeadLetter(t *testing.T) {
 	w.equal("dead letters at the end", w.ctl.Stats().DeadLetters, 0)
 }
 
+// buried makes job 1 a dead letter that waits for a person.
+func buried(t *testing.T) (*world, *testWorker, queue.JobRef) {
+	w := newWorld(t, func(c *ControllerConfig) { c.MaxAttempts, c.MemoryBytes = 1, 1 })
+	a := w.worker("a", nil)
+	w.submit(w.producer(1), "", 1)
+	a.finish("1", protocol.Nacked)
+	w.run()
+	w.equal("dead letters", w.ctl.Stats().DeadLetters, 1)
+	return w, a, queue.JobRef{MessageID: "1", StoreSeq: 1}
+}
+
+func (w *world) redrive(ref queue.JobRef) Redriven {
+	w.t.Helper()
+	row, err := w.queue.Redrive(w.t.Context(), w.ctl.epoch, ref, "test")
+	w.equal("redrive", err, nil)
+	return Redriven{w.ctl.epoch, row}
+}
+
+// A source may submit a job again after a person has put it back and before the controller was told: the job is taken in once, by the
+// person's word, and what that one does to the count of dead letters happens once.
+func TestResubmissionBeforeTheWordOfARedrive(t *testing.T) {
+	w, a, ref := buried(t)
+	word := w.redrive(ref)
+	p := w.producer(1)
+	p.submit(newJob("1"))
+	w.equal("verdict", p.stored[0].Verdict, protocol.AlreadyStored)
+	_, held := w.ctl.Holds("1")
+	w.equal("held before the word", held, false)
+	w.equal("runs", len(a.starts), 1)
+
+	w.step(word)
+	w.run()
+	w.equal("attempt", a.starts[1].Attempt, 1)
+	w.equal("dead letters", w.ctl.Stats().DeadLetters, 0)
+	a.finish("1", protocol.Confirmed)
+	w.run()
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 1)
+}
+
+// A claim that completes the dead letter may overtake the word that a person has put it back: then there is nothing to run, and nothing
+// is wrong with the queue.
+func TestClaimOvertakesTheWordOfARedrive(t *testing.T) {
+	w, a, ref := buried(t)
+	word := w.redrive(ref)
+	_, err := w.queue.Apply(t.Context(), w.ctl.epoch, queue.Batch{Confirms: []queue.JobRef{ref}})
+	w.equal("confirm", err, nil)
+	w.step(ClaimsResolved{Epoch: w.ctl.epoch, PodUID: a.inc.PodUID, Ended: []queue.JobRef{ref}, Confirmed: []queue.JobRef{ref}})
+	w.step(word)
+	w.run()
+	w.equal("failures", w.failed, []Failed(nil))
+	_, held := w.ctl.Holds("1")
+	w.equal("held", held, false)
+	w.equal("runs", len(a.starts), 1)
+	w.equal("dead letters", w.ctl.Stats().DeadLetters, 0)
+}
+
+// Two people may decide about one dead letter, and the second decision take effect after the job has died again, whose answer is lost:
+// that proves the answer.
+func TestRedriveProvesTheWriteOfADeadLetter(t *testing.T) {
+	w, a, ref := buried(t)
+	w.step(w.redrive(ref))
+	w.run()
+	w.lostReply = func(b queue.Batch) error {
+		if len(b.DeadLetters) > 0 {
+			return errFlaky
+		}
+		return nil
+	}
+	a.finish("1", protocol.Nacked)
+	w.run()
+	w.step(w.redrive(ref))
+	w.lostReply = nil
+	w.advance(time.Second)
+	w.equal("runs", len(a.starts), 3)
+	w.equal("dead letters", w.ctl.Stats().DeadLetters, 0)
+	a.finish("1", protocol.Confirmed)
+	w.advance(time.Minute)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 1)
+	w.equal("dead letters at the end", w.ctl.Stats().DeadLetters, 0)
+}
+
 func TestMaxAttemptsZeroNeverGivesUp(t *testing.T) {
 	w := newWorld(t, func(c *ControllerConfig) { c.MaxAttempts = 0; c.BackoffMax = 2 * time.Second })
 	w.worker("a", nil).serve(func(protocol.Delivery) protocol.Outcome { return protocol.Nacked })

@@ -40,6 +40,7 @@ type job struct {
 	dead        bool // settling into the dead letters rather than as confirmed
 	isolated    bool // settling, set apart because its write keeps failing
 	finished    bool // settling into the dead letters, although its handler finished
+	redriven    bool // by a person, and not read since: it may have ended before that was told
 	reason      string
 }
 

@@ -250,7 +250,7 @@ func (c *Controller) written(now Now, b batch, result queue.Result) {
 		c.cursor = max(c.cursor, result.Cursor)
 	}
 	for i, h := range b.stores {
-		c.stored(now, h, result.Stores[i])
+		c.stored(now, h, result.Stores[i], b.cursor)
 	}
 	if len(b.settles) > 0 {
 		c.settlementsWritten(now, b)
@@ -314,14 +314,18 @@ func (l *lane) putBack(ops []settleOp) {
 	}
 }
 
-// stored takes a Store's outcome in: from here on the job is ours, whatever becomes of its endpoint (DESIGN 5.1).
-func (c *Controller) stored(now Now, h *handshake, result queue.StoreResult) {
+// stored takes a Store's outcome in: from here on the job is ours, whatever becomes of its endpoint (DESIGN 5.1). cursor is that of
+// the batch.
+func (c *Controller) stored(now Now, h *handshake, result queue.StoreResult, cursor int64) {
 	body := h.job
 	c.finishStore(now, h, result)
 	if result.Verdict != protocol.StoredNew && result.Verdict != protocol.AlreadyStored {
 		return
 	}
 	switch old := c.jobs[h.id]; {
+	case old == nil && result.StoreSeq <= cursor:
+		// A dead letter that a person has put back: the word about it is on its way, and admits it once.
+		return
 	case old == nil:
 	case old.seq == result.StoreSeq:
 		return // a resubmission of what is here already (G-153)

@@ -225,15 +225,30 @@ func (c *Controller) gatherSettlements() {
 
 // redriven takes a dead letter back that a person put among the stored jobs. While the queue is being loaded there is nothing to do:
 // the load sees it, or it was fenced and did not happen.
-func (c *Controller) redriven(row queue.Row) {
-	if _, held := c.jobs[row.MessageID]; held || c.phase != PhaseRunning {
+func (c *Controller) redriven(now Now, row queue.Row) {
+	if c.phase != PhaseRunning {
 		return
 	}
-	c.counts.deadLetters = max(0, c.counts.deadLetters-1)
+	switch old := c.jobs[row.MessageID]; {
+	case old == nil:
+	case old.seq == row.StoreSeq && old.place == settling && old.dead:
+		c.ended(now, old) // there was a dead letter to put back, so its write was durable, whatever the lane has heard
+	default:
+		return
+	}
+	c.counts.deadLetters--
 	j := &job{
 		body: protocol.Job{MessageID: row.MessageID}, seq: row.StoreSeq, size: int32(row.PayloadBytes), index: -1,
-		attempts: int32(row.Attempts), uncounted: int32(row.Uncounted), reloaded: true,
+		attempts: int32(row.Attempts), uncounted: int32(row.Uncounted), reloaded: true, redriven: true,
 	}
 	c.jobs[row.MessageID] = j
 	c.backlog.requeue(j)
+}
+
+// vanished lets go of a re-driven job that ended before the word about it came, by a claim that overtook it.
+func (c *Controller) vanished(j *job) {
+	c.backlog.withdraw(j)
+	delete(c.jobs, j.body.MessageID)
+	j.place = 0
+	c.counts.deadLetters++
 }

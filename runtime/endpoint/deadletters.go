@@ -71,22 +71,28 @@ func (p *Producer) settleLetter(ctx context.Context, ref queue.JobRef, doing str
 }
 
 // beginDecision starts the write of a decision, unless the controller still holds the job: it does not know yet that its dead letter is
-// written, and might write it again after the decision.
+// written, and might write it again after the decision. Nor does it start beside another one, or neither could tell which of them it was
+// that happened.
 func (p *Producer) beginDecision(ctx context.Context, ref queue.JobRef, written chan<- error, write func(queue.Epoch) (delivery.Event, error)) (held bool, err error) {
 	err = p.loop.call(ctx, func() {
 		if p.controller == nil || p.failure != nil || p.controller.Stats().Epoch == 0 {
 			written <- ErrUnavailable
 			return
 		}
-		if _, held = p.controller.Holds(ref.MessageID); held {
+		if _, held = p.controller.Holds(ref.MessageID); held || p.deciding[ref] {
+			held = true
 			return
 		}
 		epoch := p.controller.Stats().Epoch
+		p.deciding[ref] = true
 		p.lane.running.Go(func() {
 			event, err := write(epoch)
-			if err == nil {
-				p.loop.post(func() { p.step(event) })
-			}
+			p.loop.post(func() {
+				delete(p.deciding, ref)
+				if err == nil {
+					p.step(event)
+				}
+			})
 			written <- err
 		})
 	})
@@ -94,7 +100,8 @@ func (p *Producer) beginDecision(ctx context.Context, ref queue.JobRef, written 
 }
 
 // insist repeats a decision until the queue gives a definite answer: an error that is none of the queue's own leaves open whether
-// it happened. A repeat that finds no dead letter any more then asks whether the earlier try has made it what it should become.
+// it happened. A repeat that finds no dead letter any more then asks whether the earlier try has made it what it should become. One that
+// it dropped may be forgotten by then.
 // A fenced epoch ends the matter: the load that fenced it has seen what happened.
 func (p *Producer) insist(ref queue.JobRef, becomes string, decide func(context.Context) error) error {
 	for wait := insistAfter; ; wait = min(2*wait, insistAtMost) {
@@ -107,7 +114,8 @@ func (p *Producer) insist(ref queue.JobRef, becomes string, decide func(context.
 				return err
 			}
 			state, found, lookErr := p.lookup(ref)
-			if lookErr == nil && found && state.StoreSeq == ref.StoreSeq && state.Status == becomes {
+			if found = found && state.StoreSeq == ref.StoreSeq; lookErr == nil &&
+				(found && state.Status == becomes || !found && becomes == queue.StatusDropped) {
 				return nil
 			}
 			if lookErr == nil {

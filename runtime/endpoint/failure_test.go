@@ -153,6 +153,39 @@ func TestDecisionWithALostAnswerIsCarriedOut(t *testing.T) {
 	}
 }
 
+// Of two decisions about one dead letter, one happens, whatever becomes of the answers.
+func TestOneDecisionAtATime(t *testing.T) {
+	q := &faultyQueue{WorkQueue: memoryQueue(t)}
+	f := newFlow(t, q)
+	f.start(t)
+	newCrew().join(t, f, "w0", func(context.Context, protocol.Delivery) endpoint.Result {
+		return endpoint.Result{Outcome: protocol.Rejected}
+	})
+	submit(t, f, 0, 2)
+	eventually(t, "the jobs are dead letters", func() bool { return f.stats(t).DeadLetters == 2 })
+	letters, err := f.producer.ListDeadLetters(t.Context(), 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.loseAnswers(2)
+	answers := make(chan error, 2)
+	for range 2 {
+		go func() { answers <- f.producer.Drop(t.Context(), letters[0].JobRef, "test") }()
+	}
+	dropped := 0
+	for range 2 {
+		switch err := <-answers; {
+		case err == nil:
+			dropped++
+		case !errors.Is(err, endpoint.ErrNotFound):
+			t.Errorf("dropping: %v", err)
+		}
+	}
+	if n := f.stats(t).DeadLetters; n != 1 || dropped != 1 {
+		t.Errorf("%d of two decisions happened, %d dead letters are left of 2", dropped, n)
+	}
+}
+
 // Loads are retried until one succeeds; meanwhile submitters are told to come back (B-235).
 func TestLoadIsRetried(t *testing.T) {
 	q := &faultyQueue{WorkQueue: memoryQueue(t), load: errors.New("no volume")}

@@ -113,6 +113,7 @@ type Producer struct {
 	producers   map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]
 	waiters     waiters
 	ages        ages
+	deciding    map[queue.JobRef]bool // dead letters that a decision is being written about
 }
 
 // NewProducer returns a producer that does nothing until Run.
@@ -130,6 +131,7 @@ func NewProducer(options ProducerOptions) *Producer {
 		producers: map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]{},
 		waiters:   waiters{},
 		failures:  stageCounter{},
+		deciding:  map[queue.JobRef]bool{},
 	}
 	p.desk = newDesk(p)
 	p.SetOperationTimeout(options.OperationTimeout)

@@ -128,9 +128,19 @@ func (v *controllerView) before(event delivery.Event) {
 			v.gone[protocol.Incarnation{PodUID: e.PodUID, BootNonce: e.BootNonce}] = true
 		}
 	case delivery.Redriven:
-		delete(v.latest, e.Row.MessageID)
-		delete(v.finished, e.Row.JobRef)
+		v.redriven(e)
 	}
+}
+
+// redriven notes that the controller is told of a person's decision, if it is about what it has loaded: from here on it must hold the job.
+func (v *controllerView) redriven(e delivery.Redriven) {
+	delete(v.latest, e.Row.MessageID)
+	delete(v.finished, e.Row.JobRef)
+	f := v.w.ledger.bySeq[e.Row.StoreSeq]
+	if v.loading || e.Epoch != v.p.epoch || !v.newest() || f == nil || f.ref != e.Row.JobRef || f.settled {
+		return
+	}
+	f.untold, f.holder = false, v
 }
 
 // acknowledged notes what the controller must write down as accepted.
@@ -315,7 +325,7 @@ func (v *controllerView) loaded(e delivery.Loaded) {
 		}
 		for _, row := range e.Rows {
 			if f := v.w.ledger.bySeq[row.StoreSeq]; f != nil && f.ref == row.JobRef && !f.settled {
-				f.holder = v
+				f.untold, f.holder = false, v
 			}
 		}
 	}
@@ -330,7 +340,7 @@ func (v *controllerView) applied(e delivery.Applied) {
 		return
 	}
 	for _, s := range v.batch.Stores {
-		if f := v.w.ledger.byID[s.Job.MessageID]; f != nil && !f.settled {
+		if f := v.w.ledger.byID[s.Job.MessageID]; f != nil && !f.settled && !f.untold {
 			f.holder = v
 		}
 	}
@@ -759,6 +769,9 @@ func (v *controllerView) finish() {
 	s := v.p.machine.Stats()
 	if n := s.BacklogJobs + s.DelayedJobs + s.InFlight + s.DirtyConfirms; n > 0 || s.MemoryBytes > 0 || s.BacklogBytes > 0 {
 		v.w.violate("I-12", "%s is not empty at the end: %s", v.p.name, describe(s))
+	}
+	if dead := v.w.ledger.dead(); v.newest() && s.DeadLetters != dead {
+		v.w.violate("I-1", "%s counts %d dead letters at the end, there are %d", v.p.name, s.DeadLetters, dead)
 	}
 	for _, ref := range v.accepted {
 		if f := v.w.ledger.bySeq[ref.StoreSeq]; f != nil && f.ref == ref && !f.accepted {

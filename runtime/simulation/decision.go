@@ -27,7 +27,7 @@ type decision struct {
 func (w *flow) decide(f Fault) {
 	p := w.active()
 	l := w.ledger.anyDead()
-	if !p.serves() || p.epoch == 0 || l == nil {
+	if !p.serves() || p.epoch == 0 || l == nil || p.deciding[l.ref] {
 		return
 	}
 	if _, held := p.machine.Holds(l.ref.MessageID); held {
@@ -35,6 +35,7 @@ func (w *flow) decide(f Fault) {
 		return
 	}
 	d := &decision{p: p, epoch: p.epoch, ref: l.ref}
+	p.deciding[d.ref] = true
 	switch f {
 	case Redriven:
 		d.becomes = queue.StatusStored
@@ -78,12 +79,12 @@ func (d *decision) answered(err error) {
 	case d.done:
 		return
 	case errors.Is(err, queue.ErrFenced):
-		d.done = true
+		d.end()
 		return
 	case errors.Is(err, queue.ErrNotFound):
-		d.done = true
+		d.end()
 		row, status := w.store.lookup(d.ref)
-		if !d.doubt || status != d.becomes {
+		if !d.doubt || status != d.becomes && (status != "" || d.becomes != queue.StatusDropped) {
 			return
 		}
 		d.row = row
@@ -95,8 +96,13 @@ func (d *decision) answered(err error) {
 		w.plan(100*time.Millisecond+w.upTo(time.Second), func() { d.p.receive(d.try) })
 		return
 	}
-	d.done = true
+	d.end()
 	d.p.take(d.event(d))
+}
+
+func (d *decision) end() {
+	d.done = true
+	delete(d.p.deciding, d.ref)
 }
 
 // compact forgets tombstones that are older than the deduplication window.

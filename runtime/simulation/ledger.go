@@ -27,7 +27,8 @@ type life struct {
 	rejects    int
 	dispatches int
 	redrives   int
-	uncounted  int // deliveries that ended before the handler started, or without an app to reach
+	untold     bool // put back by a person, and the controller was not told yet
+	uncounted  int  // deliveries that ended before the handler started, or without an app to reach
 	storedAt   time.Duration
 	running    int  // handlers running now, anywhere
 	lost       int  // runs of it that were claimed lost, perhaps of a time before a redrive
@@ -133,13 +134,7 @@ func (l *ledger) loaded(e delivery.Loaded, err error) {
 		l.w.violate("I-1", "load returned %d rows, %d jobs are open", len(e.Rows), len(l.open))
 		return
 	}
-	dead := int64(0)
-	for _, f := range l.bySeq {
-		if f.dead {
-			dead++
-		}
-	}
-	if e.State.DeadLetters != dead {
+	if dead := l.dead(); e.State.DeadLetters != dead {
 		l.w.violate("I-1", "load returned %d dead letters, there are %d", e.State.DeadLetters, dead)
 	}
 	previous := int64(0)
@@ -151,6 +146,16 @@ func (l *ledger) loaded(e delivery.Loaded, err error) {
 		}
 		previous = row.StoreSeq
 	}
+}
+
+// dead counts the dead letters.
+func (l *ledger) dead() (n int64) {
+	for _, f := range l.bySeq {
+		if f.dead {
+			n++
+		}
+	}
+	return n
 }
 
 // applied books a batch.
@@ -286,6 +291,7 @@ func (l *ledger) redriven(f *life) {
 	f.dead, f.settled, f.dispatches, f.rejects = false, false, 0, 0
 	f.uncounted = 0
 	f.redrives++
+	f.untold = true
 	l.add(f)
 }
 

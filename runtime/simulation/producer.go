@@ -34,12 +34,14 @@ type producer struct {
 	lastEffects uint64 // on the queue, of anyone, when the process ended
 	crashIn     int    // crash between the actions of the step that brings this to zero; negative is never
 	config      delivery.ControllerConfig
+	deciding    map[queue.JobRef]bool // dead letters that a decision is being written about
 }
 
 func (w *flow) bootProducer() {
 	p := &producer{
 		w: w, name: w.name("producer"), clock: w.newClock(), armed: -1, crashIn: -1, config: w.tunables.controller,
 		streams: map[delivery.ConnID]*stream{}, attachments: map[delivery.ConnID]*attachment{},
+		deciding: map[queue.JobRef]bool{},
 	}
 	p.view = newControllerView(p)
 	p.machine = w.machines.Controller(p.config, &machineRandom{owner: p.name, rng: w.childRandom()})

@@ -260,7 +260,7 @@ var deadLetters = []scenario{
 		f.equal("row after a restart", f.reopen()[0], want)
 		f.equal("letters", len(f.letters()), 0)
 		f.equal("bytes", f.read(1)[0], jobOf("a"))
-		f.equal("resubmitted", f.resubmit("a").Verdict, protocol.AlreadyStored)
+		f.equal("resubmitted", f.resubmit("a"), queue.StoreResult{StoreSeq: 1, Verdict: protocol.AlreadyStored})
 		f.bury("", refs[0])
 		f.equal("old reason", f.letters()[0].Reason, "")
 		f.confirm(refs[0])
