@@ -83,6 +83,11 @@ func (v *consumerView) heard(e delivery.FromController) {
 	case protocol.RegistrationAck:
 		if m.Nonce == l.nonce {
 			l.deadline = m.Deadline
+			l.acknowledged(m)
+		}
+	case protocol.SettledAck:
+		if g := l.grants[m.BindingID]; g != nil && m.BindingID == l.binding {
+			g.takenOver(m)
 		}
 	case protocol.BindingEnded:
 		if m.BindingID == l.binding {
@@ -217,10 +222,10 @@ func (v *consumerView) said(l *link, message protocol.FromWorker) {
 		if m.BindingID != l.binding {
 			l.rebind(m.BindingID)
 		}
-		l.demand = max(l.demand, m.RequestUpTo)
 		if m.RequestUpTo < m.ConfirmedSeq || m.ConfirmedSeq < 0 {
 			v.w.violate("I-4", "%s demands %d above %d", v.s.name, m.RequestUpTo, m.ConfirmedSeq)
 		}
+		v.asked(l, m)
 	case protocol.Ack:
 		for _, s := range m.Settlements {
 			v.settled(l, m.BindingID, s)

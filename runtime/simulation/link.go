@@ -19,6 +19,7 @@ type link struct {
 	binding     string          // the last that it acknowledged by speaking in its name
 	hold        int             // how often the binding changed
 	demand      int64           // the highest RequestUpTo of that binding
+	grants      map[string]*grant
 	nonce       string
 	lastStarted int64 // the highest worker sequence started in the binding
 	lastHeard   time.Duration

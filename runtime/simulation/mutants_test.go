@@ -193,6 +193,7 @@ var mutants = []struct {
 	{"the consumer confirms a failure", "crashing workers", consumerConfirmsFailures, []string{"I-8"}},
 	{"the consumer changes its mind", "lossy network", consumerChangesItsMind, []string{"I-8"}},
 	{"the consumer asks for more than its window", "calm", consumerAsksForMore, []string{"I-4"}},
+	{"the consumer demands one more than it was granted", "calm", consumerDemandsMore, []string{"I-4"}},
 	{"the consumer takes any binding", "enemies", consumerTakesAnyBinding, []string{"I-7", "I-8", "I-9", "I-12"}},
 	{"the consumer says drained too early", "drain storm", consumerDrainsEarly, []string{"drain"}},
 	{"the consumer never confirms", "calm", consumerNeverConfirms, []string{"I-10"}},
@@ -556,6 +557,18 @@ func consumerAsksForMore() Machines {
 		return &mutantConsumer{Consumer: c, say: eachToController(func(m protocol.FromWorker) protocol.FromWorker {
 			if r, ok := m.(protocol.RegisterConsumer); ok {
 				r.Window++
+				return r
+			}
+			return m
+		})}
+	})
+}
+
+func consumerDemandsMore() Machines {
+	return withConsumer(func(c Consumer) Consumer {
+		return &mutantConsumer{Consumer: c, say: eachToController(func(m protocol.FromWorker) protocol.FromWorker {
+			if r, ok := m.(protocol.Request); ok {
+				r.RequestUpTo++
 				return r
 			}
 			return m
