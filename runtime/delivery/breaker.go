@@ -111,7 +111,7 @@ func (c *Controller) judge(now Now, r *revision, j *job, outcome protocol.Outcom
 	case protocol.Confirmed:
 		c.succeed(now, r)
 		return
-	case protocol.Nacked, protocol.Rejected, protocol.Abandoned:
+	case protocol.Nacked, protocol.Rejected, protocol.Abandoned, protocol.Inadmissible:
 		r.failures++
 		r.reason = j.reason
 		if len(r.failed) < breakerJobs && !slices.Contains(r.failed, j.seq) {

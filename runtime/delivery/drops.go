@@ -25,6 +25,7 @@ var dropReasons = map[string]string{
 	"claim-ticket":            "a claim whose ticket is not genuine",
 	"endpoint-attached-twice": "a producer stream that was attached before",
 	"foreign-operation":       "a result of an operation of the queue that nobody waits for",
+	"inadmissible":            "a delivery that breaks a limit: it is refused, and counts as a failed attempt of its job",
 	"late-answer":             "an answer of a handler after its attempt was given up",
 	"late-produced":           "a submission that was stored and acknowledged before",
 	"malformed":               "a message that makes no sense",

@@ -319,6 +319,12 @@ type (
 		Evicted uint64
 		Tracked int
 	}
+	// DeliveryRefused warns that a delivery was not admissible: nothing runs, and the controller is told.
+	DeliveryRefused struct {
+		Flow      string
+		WorkerSeq int64
+		Cause     error
+	}
 	// Drained says that after a forced Cordon nothing runs and every settlement was taken over by its controller (or there is no
 	// binding left that could). Emitted once per drain.
 	Drained struct{}
@@ -330,4 +336,5 @@ func (StartHandler) consumerAction()     {}
 func (CancelHandler) consumerAction()    {}
 func (OrphanEnded) consumerAction()      {}
 func (ProducersEvicted) consumerAction() {}
+func (DeliveryRefused) consumerAction()  {}
 func (Drained) consumerAction()          {}

@@ -116,22 +116,11 @@ func TestB123_DuplicatesRunNothing(t *testing.T) {
 	w.equal("duplicates", a.cons.Status(w.now).Duplicates, 3)
 }
 
-func TestB124_B200_B201_ImpossibleDeliveriesAreDropped(t *testing.T) {
+func TestB124_B201_DeliveriesWithoutAPlaceAreDropped(t *testing.T) {
 	w := newWorld(t, nil)
 	a := w.worker("a", func(c *ConsumerConfig) { c.Window = 5 })
-	bad := func(edit func(*protocol.Delivery)) protocol.SequencedMessage {
-		m := frameOf(a.ref(), 1)
-		edit(&m.Deliveries[0])
-		return m
-	}
 	for _, m := range []protocol.SequencedMessage{
 		frameOf(a.ref(), 0), frameOf(a.ref(), -1), frameOf(a.ref(), 6), frameOf(a.ref(), math.MaxInt64), frameOf(a.ref(), math.MinInt64),
-		bad(func(d *protocol.Delivery) { d.Job.MessageID = "" }),
-		bad(func(d *protocol.Delivery) { d.Job.MessageID = "a\x00" }),
-		bad(func(d *protocol.Delivery) { d.Job.MessageID = "\xff" }),
-		bad(func(d *protocol.Delivery) { d.Job.Payload = nil }),
-		bad(func(d *protocol.Delivery) { d.Attempt = 0 }),
-		bad(func(d *protocol.Delivery) { d.StoreSeq = 0 }),
 		frameOf(protocol.BindingRef{BindingID: "stranger"}, 1),
 	} {
 		a.hear(m)
@@ -139,7 +128,7 @@ func TestB124_B200_B201_ImpossibleDeliveriesAreDropped(t *testing.T) {
 	st := a.cons.Status(w.now)
 	w.equal("held", st.Unsettled, 0)
 	w.equal("started", len(a.starts), 0)
-	w.equal("dropped", st.Dropped, map[string]uint64{"malformed": 10, "beyond-demand": 1, "unknown-binding": 1})
+	w.equal("dropped", st.Dropped, map[string]uint64{"inadmissible": 4, "beyond-demand": 1, "unknown-binding": 1})
 	w.submit(w.producer(1), "", 1)
 	w.equal("works on", a.order, []string{"1"})
 }

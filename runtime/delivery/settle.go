@@ -29,7 +29,7 @@ func (c *Controller) settle(now Now, b *binding, s protocol.Settlement) {
 		c.tellTaken(b, s.WorkerSeq)
 		return
 	}
-	if j.body.MessageID != s.MessageID || j.attempt() != s.Attempt || s.Outcome < protocol.Confirmed || s.Outcome > protocol.Delayed {
+	if !j.named(s) || s.Outcome < protocol.Confirmed || s.Outcome > protocol.Inadmissible {
 		c.drop("settlement-mismatch")
 		return
 	}
@@ -49,7 +49,7 @@ func (c *Controller) settle(now Now, b *binding, s protocol.Settlement) {
 	case protocol.Rejected:
 		j.attempts++
 		c.end(j, true)
-	case protocol.Nacked, protocol.Abandoned:
+	case protocol.Nacked, protocol.Abandoned, protocol.Inadmissible:
 		c.counts.nacked++
 		c.letGo(b, j)
 		if excused {
@@ -67,6 +67,12 @@ func (c *Controller) settle(now Now, b *binding, s protocol.Settlement) {
 	}
 }
 
+// named reports whether a settlement of the job's worker sequence speaks of this delivery. A refused envelope says nothing else that
+// could be relied on, and costs an attempt at most.
+func (j *job) named(s protocol.Settlement) bool {
+	return s.Outcome == protocol.Inadmissible || j.body.MessageID == s.MessageID && j.attempt() == s.Attempt
+}
+
 // reasonOf is the worker's reason, or what the outcome alone says: no dead letter is without one.
 func reasonOf(s protocol.Settlement) string {
 	if reason := protocol.ClipReason(s.Reason); reason != "" {
@@ -81,6 +87,8 @@ func reasonOf(s protocol.Settlement) string {
 		return "the handler ran past its timeout"
 	case protocol.HandedBack:
 		return "the app could not be reached"
+	case protocol.Inadmissible:
+		return "the worker refused the delivery"
 	default:
 		return "the handler failed"
 	}

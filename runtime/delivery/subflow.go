@@ -74,10 +74,15 @@ func (s *subflow) set(seq int64, e *entry) {
 // gap reports whether something arrived above a sequence that did not.
 func (s *subflow) gap() bool { return s.entries.end() > s.expected }
 
-// deliver takes a frame in (G-065). Whatever cannot be right is dropped and counted, and changes nothing.
+// deliver takes a frame in (G-065), each delivery for itself: admission comes first. What cannot be right is counted and
+// changes nothing, but that an envelope which breaks a limit is answered for.
 func (c *Consumer) deliver(now Now, m protocol.SequencedMessage) {
 	turnedAway := false
 	for _, d := range m.Deliveries {
+		if err := d.Validate(); err != nil {
+			c.refuse(now, d.WorkerSeq, err)
+			continue
+		}
 		if !c.admit(now, d) {
 			continue
 		}
@@ -101,8 +106,6 @@ func (c *Consumer) deliver(now Now, m protocol.SequencedMessage) {
 func (c *Consumer) admit(now Now, d protocol.Delivery) bool {
 	seq := d.WorkerSeq
 	switch {
-	case d.Validate() != nil:
-		c.drop("malformed")
 	case seq > c.sub.demand:
 		c.drop("beyond-demand")
 	case seq <= c.sub.watermark():
@@ -112,12 +115,30 @@ func (c *Consumer) admit(now Now, d protocol.Delivery) bool {
 		if e := c.sub.at(seq); e.state == settledEntry && e.sent && now > e.sentAt {
 			c.outbox.add(now, c, e) // the settlement was lost: repeat the recorded outcome
 		}
-	case c.sub.held >= c.registration.window && seq != c.sub.next: // the next to start is taken always: the others wait for it
+	case c.full(seq):
 		c.drop("buffer-full")
 	default:
 		return true
 	}
 	return false
+}
+
+// full reports whether there is no room for a sequence. The next to start is taken always: the others wait for it.
+func (c *Consumer) full(seq int64) bool {
+	return c.sub.held >= c.registration.window && seq != c.sub.next
+}
+
+// refuse answers for a delivery that is not admissible, so that those behind it need not wait for it. It is never run and never
+// confirmed. One without a place of its own is counted only.
+func (c *Consumer) refuse(now Now, seq int64, cause error) {
+	c.drop("inadmissible")
+	c.emit(DeliveryRefused{Flow: c.flow, WorkerSeq: seq, Cause: cause})
+	if seq <= c.sub.watermark() || seq > c.sub.demand || c.sub.at(seq) != nil || c.full(seq) {
+		return
+	}
+	e := &entry{state: bufferedEntry, delivery: protocol.Delivery{WorkerSeq: seq}}
+	c.sub.put(seq, e)
+	c.settle(now, e, protocol.Inadmissible, "refused by the worker: "+cause.Error(), 0)
 }
 
 // answerKnown settles or attaches a delivery of a job that this worker has run or runs: it never starts a second handler for
@@ -217,7 +238,7 @@ func (c *Consumer) settle(now Now, e *entry, outcome protocol.Outcome, reason st
 		c.counts.handedBack++
 	case protocol.Abandoned:
 		c.counts.abandoned++
-	case protocol.Delayed: // neither success nor failure
+	case protocol.Delayed, protocol.Inadmissible: // no word of a handler
 	}
 	c.active(now)
 	c.outbox.add(now, c, e)

@@ -25,6 +25,8 @@ type link struct {
 	close func()
 	beat  time.Duration
 
+	refusalLogged time.Time // when a refused delivery was last logged
+
 	complained time.Time // when a malformed frame was last logged; of the goroutine that receives
 }
 
@@ -131,6 +133,15 @@ func (l *link) malformed(id delivery.ConnID, err error) {
 		w.log.Info("dropped a malformed message of the producer", "flow", l.source.Flow, "cause", err.Error())
 	}
 	w.loop.post(func() { w.step(delivery.Malformed{Conn: id}) })
+}
+
+// refused says that a delivery was not admissible, at most once in a while, for the same reason.
+func (l *link) refused(a delivery.DeliveryRefused) {
+	w := l.worker
+	if now := w.options.Clock.Now(); now.Sub(l.refusalLogged) >= logEvery {
+		l.refusalLogged = now
+		w.log.Info("refused a delivery that is not admissible", "flow", a.Flow, "workerSeq", a.WorkerSeq, "cause", a.Cause.Error())
+	}
 }
 
 func (l *link) received(id delivery.ConnID, message protocol.ToWorker) {

@@ -287,6 +287,8 @@ func (w *Worker) once(event delivery.ConsumerEvent) {
 		case delivery.ProducersEvicted:
 			w.log.Info("forgot producers for want of room: jobs of theirs that had finished may run once more",
 				"forgotten", a.Evicted, "remembered", a.Tracked)
+		case delivery.DeliveryRefused:
+			w.links[a.Flow].refused(a)
 		case delivery.OrphanEnded:
 			w.options.Running.End(a.MessageID)
 		case delivery.CancelHandler:

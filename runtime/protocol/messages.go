@@ -191,12 +191,16 @@ const (
 	Abandoned
 	// Delayed: the handler asked for later (429 or 503 with Retry-After); no attempt.
 	Delayed
+	// Inadmissible: the delivery breaks a limit, so it was refused and no handler ran. Counts as an attempt and is redelivered
+	// after a back-off, like a failure.
+	Inadmissible
 )
 
 // Settlement ends one worker sequence. A resend of the sequence repeats the recorded settlement. Nothing that fails to
 // match binding, sequence, MessageID and attempt together counts (B-141).
 type Settlement struct {
 	WorkerSeq int64
+	// MessageID and Attempt are those of the delivery. Inadmissible leaves them empty: of such an envelope only its sequence is relied on.
 	MessageID string
 	Attempt   int
 	Outcome   Outcome
@@ -234,6 +238,8 @@ type Delivery struct {
 	// Ticket lets the worker claim the job at a later registration.
 	Ticket Ticket
 	Job    Job
+	// Broken says what of a received envelope has no value here at all; empty where nothing is amiss. It is never sent.
+	Broken string
 }
 
 // SequencedMessage carries deliveries of one binding in worker-sequence order, several a frame.

@@ -15,6 +15,8 @@ func (o Outcome) String() string {
 		return "abandoned"
 	case Delayed:
 		return "delayed"
+	case Inadmissible:
+		return "inadmissible"
 	default:
 		return "unknown"
 	}

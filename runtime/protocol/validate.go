@@ -135,12 +135,16 @@ func (s Settlement) Validate() error {
 	switch {
 	case s.WorkerSeq < 1 || s.WorkerSeq > MaxSequence:
 		return fmt.Errorf("%w: worker sequence %d", ErrInvalid, s.WorkerSeq)
-	case s.Attempt < 1:
-		return fmt.Errorf("%w: attempt %d", ErrInvalid, s.Attempt)
-	case s.Outcome < Confirmed || s.Outcome > Delayed:
-		return fmt.Errorf("%w: outcome %d", ErrInvalid, int(s.Outcome))
 	case s.RetryAfter < 0:
 		return fmt.Errorf("%w: negative retry-after", ErrInvalid)
+	case s.Outcome < Confirmed || s.Outcome > Inadmissible:
+		return fmt.Errorf("%w: outcome %d", ErrInvalid, int(s.Outcome))
+	case s.Outcome == Inadmissible && (s.MessageID != "" || s.Attempt != 0):
+		return fmt.Errorf("%w: an inadmissible delivery is named by its sequence alone", ErrInvalid)
+	case s.Outcome == Inadmissible:
+		return nil
+	case s.Attempt < 1:
+		return fmt.Errorf("%w: attempt %d", ErrInvalid, s.Attempt)
 	}
 	return CheckID("message id", s.MessageID)
 }
@@ -154,6 +158,8 @@ func (d Delivery) Validate() error {
 		return fmt.Errorf("%w: store sequence %d", ErrInvalid, d.StoreSeq)
 	case d.Attempt < 1:
 		return fmt.Errorf("%w: attempt %d", ErrInvalid, d.Attempt)
+	case d.Broken != "":
+		return fmt.Errorf("%w: %s", ErrInvalid, d.Broken)
 	}
 	return d.Job.Validate(MaxPayloadBytes)
 }

@@ -137,13 +137,14 @@ func (ClaimState) EnumDescriptor() ([]byte, []int) {
 type Outcome int32
 
 const (
-	Outcome_OUTCOME_UNSPECIFIED Outcome = 0
-	Outcome_OUTCOME_CONFIRMED   Outcome = 1
-	Outcome_OUTCOME_NACKED      Outcome = 2
-	Outcome_OUTCOME_REJECTED    Outcome = 3
-	Outcome_OUTCOME_HANDED_BACK Outcome = 4
-	Outcome_OUTCOME_ABANDONED   Outcome = 5
-	Outcome_OUTCOME_DELAYED     Outcome = 6
+	Outcome_OUTCOME_UNSPECIFIED  Outcome = 0
+	Outcome_OUTCOME_CONFIRMED    Outcome = 1
+	Outcome_OUTCOME_NACKED       Outcome = 2
+	Outcome_OUTCOME_REJECTED     Outcome = 3
+	Outcome_OUTCOME_HANDED_BACK  Outcome = 4
+	Outcome_OUTCOME_ABANDONED    Outcome = 5
+	Outcome_OUTCOME_DELAYED      Outcome = 6
+	Outcome_OUTCOME_INADMISSIBLE Outcome = 7
 )
 
 // Enum value maps for Outcome.
@@ -156,15 +157,17 @@ var (
 		4: "OUTCOME_HANDED_BACK",
 		5: "OUTCOME_ABANDONED",
 		6: "OUTCOME_DELAYED",
+		7: "OUTCOME_INADMISSIBLE",
 	}
 	Outcome_value = map[string]int32{
-		"OUTCOME_UNSPECIFIED": 0,
-		"OUTCOME_CONFIRMED":   1,
-		"OUTCOME_NACKED":      2,
-		"OUTCOME_REJECTED":    3,
-		"OUTCOME_HANDED_BACK": 4,
-		"OUTCOME_ABANDONED":   5,
-		"OUTCOME_DELAYED":     6,
+		"OUTCOME_UNSPECIFIED":  0,
+		"OUTCOME_CONFIRMED":    1,
+		"OUTCOME_NACKED":       2,
+		"OUTCOME_REJECTED":     3,
+		"OUTCOME_HANDED_BACK":  4,
+		"OUTCOME_ABANDONED":    5,
+		"OUTCOME_DELAYED":      6,
+		"OUTCOME_INADMISSIBLE": 7,
 	}
 )
 
@@ -3727,7 +3730,7 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\x17CLAIM_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13CLAIM_STATE_RUNNING\x10\x01\x12\x19\n" +
 	"\x15CLAIM_STATE_CONFIRMED\x10\x02\x12\x14\n" +
-	"\x10CLAIM_STATE_LOST\x10\x03*\xa8\x01\n" +
+	"\x10CLAIM_STATE_LOST\x10\x03*\xc2\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11OUTCOME_CONFIRMED\x10\x01\x12\x12\n" +
@@ -3735,7 +3738,8 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\x10OUTCOME_REJECTED\x10\x03\x12\x17\n" +
 	"\x13OUTCOME_HANDED_BACK\x10\x04\x12\x15\n" +
 	"\x11OUTCOME_ABANDONED\x10\x05\x12\x13\n" +
-	"\x0fOUTCOME_DELAYED\x10\x062\xa1\x01\n" +
+	"\x0fOUTCOME_DELAYED\x10\x06\x12\x18\n" +
+	"\x14OUTCOME_INADMISSIBLE\x10\a2\xa1\x01\n" +
 	"\vWorkPulling\x12H\n" +
 	"\x04Pull\x12\x1b.workpulling.v1.WorkerFrame\x1a\x1f.workpulling.v1.ControllerFrame(\x010\x01\x12H\n" +
 	"\aProduce\x12\x1d.workpulling.v1.ProducerFrame\x1a\x1a.workpulling.v1.GrantFrame(\x010\x012\xce\x02\n" +

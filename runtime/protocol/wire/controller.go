@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 	pb "github.com/workpulling/workpulling/runtime/protocol/v1"
@@ -55,11 +56,24 @@ func encodeSequenced(m protocol.SequencedMessage) []*pb.ControllerFrame {
 		}
 		size += cost
 		sequenced.Deliveries = append(sequenced.Deliveries, &pb.Delivery{
-			WorkerSeq: d.WorkerSeq, StoreSeq: d.StoreSeq, Attempt: int32(d.Attempt), Redelivered: d.Redelivered, Job: encodeJob(d.Job),
+			WorkerSeq: d.WorkerSeq, StoreSeq: d.StoreSeq, Attempt: int32(d.Attempt), Redelivered: d.Redelivered, Job: encodeDelivered(d.Job),
 			Ticket: encodeTicket(d.Ticket),
 		})
 	}
 	return frames
+}
+
+// encodeDelivered leaves out a job with text that protobuf has no form for: the worker refuses such a delivery, where a frame that
+// cannot be written would end the stream of one worker after the other.
+func encodeDelivered(job protocol.Job) *pb.Job {
+	fine := utf8.ValidString(job.MessageID)
+	for key, value := range job.Headers {
+		fine = fine && utf8.ValidString(key) && utf8.ValidString(value)
+	}
+	if !fine {
+		return nil
+	}
+	return encodeJob(job)
 }
 
 func jobBytes(job protocol.Job) int {
@@ -134,30 +148,25 @@ func decodeSequenced(m *pb.SequencedMessage) (protocol.ToWorker, error) {
 		return nil, err
 	}
 	out := protocol.SequencedMessage{BindingID: m.GetBindingId(), Deliveries: make([]protocol.Delivery, 0, len(m.GetDeliveries()))}
-	for i, d := range m.GetDeliveries() {
-		delivery, err := decodeDelivery(d)
-		if err != nil {
-			return nil, fmt.Errorf("delivery %d: %w", i, err)
-		}
-		out.Deliveries = append(out.Deliveries, delivery)
+	for _, d := range m.GetDeliveries() {
+		out.Deliveries = append(out.Deliveries, decodeDelivery(d))
 	}
 	return out, nil
 }
 
-func decodeDelivery(d *pb.Delivery) (protocol.Delivery, error) {
-	job, err := decodeJob(d.GetJob())
-	if err != nil {
-		return protocol.Delivery{}, err
+// decodeDelivery leaves the limits to Delivery.Validate, which the worker's machine calls: its answer names the sequence.
+func decodeDelivery(d *pb.Delivery) protocol.Delivery {
+	job := d.GetJob()
+	out := protocol.Delivery{
+		WorkerSeq: d.GetWorkerSeq(), StoreSeq: d.GetStoreSeq(), Attempt: int(d.GetAttempt()), Redelivered: d.GetRedelivered(),
+		Job: protocol.Job{MessageID: job.GetMessageId(), Headers: job.GetHeaders(), Payload: job.GetPayload()},
 	}
 	ticket, err := decodeTicket(d.GetTicket())
 	if err != nil {
-		return protocol.Delivery{}, err
+		out.Broken = fmt.Sprintf("the ticket has %d bytes", len(d.GetTicket()))
 	}
-	out := protocol.Delivery{
-		WorkerSeq: d.GetWorkerSeq(), StoreSeq: d.GetStoreSeq(), Attempt: int(d.GetAttempt()), Redelivered: d.GetRedelivered(), Job: job,
-		Ticket: ticket,
-	}
-	return out, out.Validate()
+	out.Ticket = ticket
+	return out
 }
 
 func decodeSettled(m *pb.SettledAck) (protocol.ToWorker, error) {

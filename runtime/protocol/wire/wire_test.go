@@ -31,6 +31,7 @@ var fromWorker = []protocol.FromWorker{
 	protocol.Ack{BindingRef: ref, StartedSeq: 9, Settlements: []protocol.Settlement{
 		{WorkerSeq: 4, MessageID: "job-1", Attempt: 1, Outcome: protocol.Confirmed},
 		{WorkerSeq: 6, MessageID: "job-2", Attempt: 2, Outcome: protocol.Delayed, Reason: "busy", RetryAfter: 1500 * time.Millisecond},
+		{WorkerSeq: 7, Outcome: protocol.Inadmissible, Reason: "no id"},
 	}},
 	protocol.Drain{BindingRef: ref},
 	protocol.Heartbeat{BindingRef: ref, StartedSeq: 9},
@@ -168,6 +169,8 @@ func TestBrokenFramesAreRefused(t *testing.T) {
 		"unknown outcome":         settle(func(s *pb.Settlement) { s.Outcome = 99 }),
 		"no outcome":              settle(func(s *pb.Settlement) { s.Outcome = 0 }),
 		"long message id":         settle(func(s *pb.Settlement) { s.MessageId = long }),
+		"inadmissible with an id": settle(func(s *pb.Settlement) { s.Outcome, s.Attempt = pb.Outcome_OUTCOME_INADMISSIBLE, 0 }),
+		"inadmissible attempt":    settle(func(s *pb.Settlement) { s.Outcome, s.MessageId = pb.Outcome_OUTCOME_INADMISSIBLE, "" }),
 		"negative retry-after":    settle(func(s *pb.Settlement) { s.RetryAfterMilliseconds = -1 }),
 		"too many settlements":    {Message: &pb.WorkerFrame_Ack{Ack: &pb.Ack{BindingId: "b", Secret: "s", Settlements: make([]*pb.Settlement, 10_001)}}},
 	} {
@@ -177,8 +180,6 @@ func TestBrokenFramesAreRefused(t *testing.T) {
 	}
 	for name, frame := range map[string]*pb.ControllerFrame{
 		"nil":                nil,
-		"no job":             {Message: &pb.ControllerFrame_Sequenced{Sequenced: &pb.SequencedMessage{BindingId: "b", Deliveries: []*pb.Delivery{{WorkerSeq: 1, StoreSeq: 1, Attempt: 1}}}}},
-		"no payload":         {Message: &pb.ControllerFrame_Sequenced{Sequenced: &pb.SequencedMessage{BindingId: "b", Deliveries: []*pb.Delivery{{WorkerSeq: 1, StoreSeq: 1, Attempt: 1, Job: &pb.Job{MessageId: "m"}}}}}},
 		"window 0":           {Message: &pb.ControllerFrame_RegistrationAck{RegistrationAck: &pb.RegistrationAck{Session: "s", Nonce: "n", BindingId: "b", Secret: "x", NextSeq: 1, HeartbeatMilliseconds: 1, DeadlineMilliseconds: 9}}},
 		"epoch of no queue":  ackWith(&pb.RegistrationAck{Epoch: 1}),
 		"queue of no epoch":  ackWith(&pb.RegistrationAck{Queue: "q"}),
@@ -190,7 +191,6 @@ func TestBrokenFramesAreRefused(t *testing.T) {
 		"ended sequence 0": {Message: &pb.ControllerFrame_ClaimsEnded{ClaimsEnded: &pb.ClaimsEnded{BindingId: "b", Ended: []*pb.ClaimRef{{MessageId: "m"}}}}},
 		"ended too many":   {Message: &pb.ControllerFrame_ClaimsEnded{ClaimsEnded: &pb.ClaimsEnded{BindingId: "b", Ended: make([]*pb.ClaimRef, 10_001)}}},
 		"ended nowhere":    {Message: &pb.ControllerFrame_ClaimsEnded{ClaimsEnded: &pb.ClaimsEnded{}}},
-		"odd ticket":       {Message: &pb.ControllerFrame_Sequenced{Sequenced: &pb.SequencedMessage{BindingId: "b", Deliveries: []*pb.Delivery{{WorkerSeq: 1, StoreSeq: 1, Attempt: 1, Ticket: []byte{1}, Job: &pb.Job{MessageId: "m", Payload: []byte("x")}}}}}},
 		"count 0":          {Message: &pb.ControllerFrame_HandBack{HandBack: &pb.HandBack{BindingId: "b"}}},
 		"settled -1":       {Message: &pb.ControllerFrame_Settled{Settled: &pb.SettledAck{BindingId: "b", UpTo: -1}}},
 	} {
@@ -199,11 +199,9 @@ func TestBrokenFramesAreRefused(t *testing.T) {
 		}
 	}
 	for name, frame := range map[string]*pb.ProducerFrame{
-		"nil":        nil,
-		"token 0":    {Message: &pb.ProducerFrame_Produced{Produced: &pb.Produced{Session: "s", Job: &pb.Job{MessageId: "m", Payload: []byte("x")}}}},
-		"no job":     {Message: &pb.ProducerFrame_Produced{Produced: &pb.Produced{Session: "s", Token: 1}}},
-		"no payload": {Message: &pb.ProducerFrame_Produced{Produced: &pb.Produced{Session: "s", Token: 1, Job: &pb.Job{MessageId: "m"}}}},
-		"no id":      {Message: &pb.ProducerFrame_StoredAck{StoredAck: &pb.StoredAck{Session: "s", Token: 1}}},
+		"nil":     nil,
+		"token 0": {Message: &pb.ProducerFrame_Produced{Produced: &pb.Produced{Session: "s", Job: &pb.Job{MessageId: "m", Payload: []byte("x")}}}},
+		"no id":   {Message: &pb.ProducerFrame_StoredAck{StoredAck: &pb.StoredAck{Session: "s", Token: 1}}},
 	} {
 		if got, err := wire.DecodeFromProducer(frame); !errors.Is(err, protocol.ErrInvalid) {
 			t.Errorf("%s: got %v, %v, want ErrInvalid", name, got, err)
@@ -316,5 +314,70 @@ func TestLargestJobFits(t *testing.T) {
 	}
 	if _, err := wire.DecodeToWorker(frames[0]); err != nil {
 		t.Error(err)
+	}
+}
+
+// A-021, B-200, B-201: one delivery that breaks a limit spoils neither its frame nor the stream. What it says of itself is kept, for its
+// worker to refuse it.
+func TestInadmissibleDeliveryIsDecodedForItself(t *testing.T) {
+	good := func(seq int64) *pb.Delivery {
+		return &pb.Delivery{WorkerSeq: seq, StoreSeq: 1, Attempt: 1, Job: &pb.Job{MessageId: "m", Payload: []byte("x")}}
+	}
+	for name, edit := range map[string]func(*pb.Delivery){
+		"no job":              func(d *pb.Delivery) { d.Job = nil },
+		"no id":               func(d *pb.Delivery) { d.Job.MessageId = "" },
+		"long id":             func(d *pb.Delivery) { d.Job.MessageId = strings.Repeat("x", 257) },
+		"NUL in the id":       func(d *pb.Delivery) { d.Job.MessageId = "a\x00b" },
+		"no payload":          func(d *pb.Delivery) { d.Job.Payload = nil },
+		"large payload":       func(d *pb.Delivery) { d.Job.Payload = make([]byte, protocol.MaxPayloadBytes+1) },
+		"header in capitals":  func(d *pb.Delivery) { d.Job.Headers = map[string]string{"A": ""} },
+		"short ticket":        func(d *pb.Delivery) { d.Ticket = make([]byte, 15) },
+		"long ticket":         func(d *pb.Delivery) { d.Ticket = make([]byte, 17) },
+		"attempt 0":           func(d *pb.Delivery) { d.Attempt = 0 },
+		"store sequence 0":    func(d *pb.Delivery) { d.StoreSeq = 0 },
+		"store sequence end":  func(d *pb.Delivery) { d.StoreSeq = math.MaxInt64 },
+		"worker sequence 0":   func(d *pb.Delivery) { d.WorkerSeq = 0 },
+		"worker sequence -1":  func(d *pb.Delivery) { d.WorkerSeq = -1 },
+		"worker sequence end": func(d *pb.Delivery) { d.WorkerSeq = math.MaxInt64 },
+	} {
+		spoiled := good(2)
+		edit(spoiled)
+		got, err := wire.DecodeToWorker(carry(t, &pb.ControllerFrame{Message: &pb.ControllerFrame_Sequenced{
+			Sequenced: &pb.SequencedMessage{BindingId: "b", Deliveries: []*pb.Delivery{good(1), spoiled, good(3)}},
+		}}))
+		message, ok := got.(protocol.SequencedMessage)
+		if err != nil || !ok || len(message.Deliveries) != 3 {
+			t.Errorf("%s: got %v, %v", name, got, err)
+			continue
+		}
+		for i, d := range message.Deliveries {
+			if err := d.Validate(); (err == nil) != (i != 1) {
+				t.Errorf("%s: delivery %d: %v", name, i, err)
+			}
+		}
+		if got := message.Deliveries[1].WorkerSeq; got != spoiled.WorkerSeq {
+			t.Errorf("%s: sequence %d became %d", name, spoiled.WorkerSeq, got)
+		}
+	}
+}
+
+// A job whose text protobuf cannot carry does not end the stream: the delivery arrives without it.
+func TestJobWithoutAFormIsLeftOut(t *testing.T) {
+	for name, odd := range map[string]protocol.Job{
+		"id":     {MessageID: "\xff", Payload: []byte("x")},
+		"key":    {MessageID: "m", Headers: map[string]string{"\xff": ""}, Payload: []byte("x")},
+		"header": {MessageID: "m", Headers: map[string]string{"k": "\xff"}, Payload: []byte("x")},
+	} {
+		frames := wire.EncodeToWorker(protocol.SequencedMessage{BindingID: "b", Deliveries: []protocol.Delivery{
+			{WorkerSeq: 1, StoreSeq: 1, Attempt: 1, Job: odd}, {WorkerSeq: 2, StoreSeq: 2, Attempt: 1, Job: job},
+		}})
+		got, err := wire.DecodeToWorker(carry(t, frames[0]))
+		message, ok := got.(protocol.SequencedMessage)
+		if err != nil || !ok || len(message.Deliveries) != 2 {
+			t.Fatalf("%s: got %v, %v", name, got, err)
+		}
+		if message.Deliveries[0].Validate() == nil || message.Deliveries[1].Validate() != nil {
+			t.Errorf("%s: %v", name, message.Deliveries)
+		}
 	}
 }
