@@ -2,7 +2,7 @@
 //
 // Invariants:
 //   - It may be killed at any time and run more than once: only the leader writes, and everything it knows is in the API server.
-//   - Jobs flow without it; it is needed to change things, not to keep them going (DESIGN 2).
+//   - Jobs flow without it; it is needed to change things, not to keep them going.
 package main
 
 import (

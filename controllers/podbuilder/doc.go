@@ -6,5 +6,5 @@
 //   - The identity token, the private key and, in a producer, the API token are mounted in the runtime's container alone.
 //   - Everything added passes the restricted Pod Security Standard.
 //   - A revision is a hash of the user's template and flows. The runtime's image and resources have a revision of their own, so an
-//     upgrade of the operator is never a change of the template (DESIGN 8).
+//     upgrade of the operator is never a change of the template.
 package podbuilder

@@ -146,7 +146,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestVictimOrder is the order of DESIGN 8.
+// TestVictimOrder: who leaves first.
 // A rollout to a revision whose every job fails is held: the older workers go on.
 func TestARolloutToAPausedRevisionIsHeld(t *testing.T) {
 	s := snapshotOf(3, make1("a").old(), make1("b").old(), make1("c").old(), make1("d"))

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// victims orders workers by who leaves first (DESIGN 8): not ready with nothing in flight, old revision, asked for, idle longest, fewest
+// victims orders workers by who leaves first: not ready with nothing in flight, old revision, asked for, idle longest, fewest
 // in flight, newest. A worker that did not answer counts as the busiest. Terminating and failed ones are gone already and not in here.
 func (s Snapshot) victims(workers []Worker) []Worker {
 	sorted := slices.Clone(workers)

@@ -6,7 +6,7 @@
 //   - An authority that had to be made anew leaves in each namespace's bundle the older ones that are there, for the life of a
 //     server certificate. The operator itself trusts none of those, and hands out certificates of the new one at once.
 //   - A new authority signs only after it has been in the trust bundle for a day, and an old one stays there until it expires, so a
-//     rotation breaks no connection (DESIGN 6).
+//     rotation breaks no connection.
 //   - A server certificate is valid for 30 days and renewed at half of that, so what a pod mounts is good for 15 days without any
 //     operator. It is also replaced where it does not verify against the bundle or does not name its host.
 //   - Private keys are in Secrets and in memory, never in a log or an error.

@@ -92,7 +92,7 @@ func TestTheLastWordOfTheFormerPodIsKept(t *testing.T) {
 	}
 }
 
-// The end of a member that another one has fenced is none of the flow (DESIGN 5.14).
+// The end of a member that another one has fenced is none of the flow.
 func TestAFencedMemberDoesNotFailTheFlow(t *testing.T) {
 	flow := types.NamespacedName{Namespace: "media", Name: "thumbnails"}
 	registry := NewRegistry(clocktesting.NewFakeClock(time.Now()), time.Second)
@@ -132,7 +132,7 @@ func TestProbesAreNoNews(t *testing.T) {
 	}
 }
 
-// Of several producers that share a queue, the one with the highest epoch speaks for the flow (DESIGN 5.14).
+// Of several producers that share a queue, the one with the highest epoch speaks for the flow.
 func TestTheHighestEpochSpeaksForTheFlow(t *testing.T) {
 	flow := types.NamespacedName{Namespace: "media", Name: "thumbnails"}
 	registry := NewRegistry(clocktesting.NewFakeClock(time.Now()), 10*time.Second)

@@ -7,7 +7,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
-// binding is one worker incarnation's sub-flow: its own id and secret, worker sequences 1…current, its own demand (DESIGN 5.3).
+// binding is one worker incarnation's sub-flow: its own id and secret, worker sequences 1…current, its own demand.
 type binding struct {
 	id, secret string
 	pod        *pod

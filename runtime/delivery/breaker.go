@@ -8,7 +8,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
-// revision is one revision of a pool as the flow's jobs fare with it, and its breaker (DESIGN 5.7): after breakerFailures failures in
+// revision is one revision of a pool as the flow's jobs fare with it, and its breaker: after breakerFailures failures in
 // a row, of at least breakerJobs jobs, its workers get nothing but one probe at a time. What they hold and have not started goes back,
 // and what they fail meanwhile costs no attempt, for it is the revision that is at fault. Any success closes the breaker.
 //

@@ -18,7 +18,7 @@ func nackAll(protocol.Delivery) protocol.Outcome { return protocol.Nacked }
 
 func paused(w *world) []RevisionStats { return w.ctl.Stats().Paused }
 
-// DESIGN 5.7: a revision whose every job fails gets one probe at a time and burns nobody's attempts, the others go on.
+// A revision whose every job fails gets one probe at a time and burns nobody's attempts, the others go on.
 func TestBreakerPausesARevisionWhoseEveryJobFails(t *testing.T) {
 	w := newWorld(t, func(c *ControllerConfig) { c.MaxAttempts = 5 })
 	bad := w.revised("bad", "r2", nil)

@@ -8,8 +8,8 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// claims takes in what a worker says it holds, and returns what of it is in its binding now and what it need not say again
-// (DESIGN 5.11). A claim counts by its ticket alone; one that proves nothing, or that the job has moved on from, changes nothing
+// claims takes in what a worker says it holds, and returns what of it is in its binding now and what it need not say again.
+// A claim counts by its ticket alone; one that proves nothing, or that the job has moved on from, changes nothing
 // and is counted.
 func (c *Controller) claims(now Now, b *binding, claims []protocol.Claim) ([]protocol.Adopted, []protocol.ClaimRef) {
 	if len(claims) == 0 {

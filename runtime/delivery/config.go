@@ -18,7 +18,7 @@ type ControllerConfig struct {
 	BacklogBytes int64
 	// MaxPayloadBytes refuses larger payloads at the door (1 MiB).
 	MaxPayloadBytes int
-	// MemoryBytes is how much backlog payload stays in memory; the rest is read back when its turn comes (64 MiB; DESIGN 5.18).
+	// MemoryBytes is how much backlog payload stays in memory; the rest is read back when its turn comes (64 MiB).
 	MemoryBytes int64
 	// MaxAttempts is how many counted attempts a job gets before it becomes a dead letter (20; 0 = never give up). Uncounted
 	// deliveries are capped at five times that.
@@ -34,7 +34,7 @@ type ControllerConfig struct {
 	// QueueAttempts and QueueBackoff retry a failing operation of the durable lane (3, 100 ms; G-183).
 	QueueAttempts int
 	QueueBackoff  time.Duration
-	// IsolateConfirmAfter isolates a confirm that keeps failing (60 s; DESIGN 5.13).
+	// IsolateConfirmAfter isolates a confirm that keeps failing (60 s).
 	IsolateConfirmAfter time.Duration
 	// MaxBatch is the most operations in one ApplyBatch (1,024).
 	MaxBatch int
@@ -75,7 +75,7 @@ type ConsumerConfig struct {
 	ResendInterval time.Duration
 	// HandlerTimeout abandons an attempt that runs longer (5 min; 0 = never).
 	HandlerTimeout time.Duration
-	// ConfirmDelay is the longest that a settlement waits for company (5 ms; DESIGN 5.10).
+	// ConfirmDelay is the longest that a settlement waits for company (5 ms).
 	ConfirmDelay time.Duration
 	// MaxProducers is how many producers are remembered (1,024; 0 = no limit), ProducerIdle for how long a silent one is (5 min; 0 = for
 	// ever), of all flows together.

@@ -9,7 +9,7 @@ import (
 )
 
 // claims is everything that this worker was given and no controller has taken over, as far as it can prove it: what runs, in the
-// order of the starts, what was confirmed, and what an earlier process of the pod left behind (DESIGN 5.11). An abandoned run
+// order of the starts, what was confirmed, and what an earlier process of the pod left behind. An abandoned run
 // is none: its outcome is told already, or lost with its binding.
 func (c *Consumer) claims() []protocol.Claim {
 	var claims []protocol.Claim

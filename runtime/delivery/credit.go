@@ -22,7 +22,7 @@ func (e *endpoint) room() int {
 	return min(credits, span)
 }
 
-// allowance is how many more tokens may be open in the whole flow (G-050, DESIGN 5.12). Demand counts once: against it stand
+// allowance is how many more tokens may be open in the whole flow (G-050). Demand counts once: against it stand
 // all jobs that will need it, also those reloaded, requeued, delayed or on their way into the queue.
 func (c *Controller) allowance() int {
 	if !c.intake || c.lane.withheld {

@@ -4,7 +4,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
-// target is the demand that the window allows: it counts what is unsettled, so one long job cannot dry it up (DESIGN 5.9).
+// target is the demand that the window allows: it counts what is unsettled, so one long job cannot dry it up.
 func (c *Consumer) target() int64 {
 	s := &c.sub
 	if !c.accepting() {

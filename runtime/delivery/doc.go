@@ -19,7 +19,7 @@
 //   - I-12 memory of the Controller is O(granted demand + backlog), of the Consumer O(window), whatever peers send.
 //
 // What the two sides agree on beyond the messages themselves:
-//   - A stored job is dispatched at once; Accept only records that the producer has forgotten it (DESIGN 5.1).
+//   - A stored job is dispatched at once; Accept only records that the producer has forgotten it.
 //   - A job's place changes when its settlement comes in, its worker is released when the settlement is durable. In between
 //     it is "settling": it counts in the binding's window and among the dirty confirms, not as in flight.
 //   - Requeue and hand-back restore store order: new jobs queue in a ring, returning ones in a heap, and the lower of the two

@@ -16,7 +16,7 @@ type ConnID uint64
 // OpID names one operation on the durable lane; a result with another OpID than the one in flight is dropped (G-143).
 type OpID uint64
 
-// Worker is what the host has verified about the peer of a stream before it lets a registration through (DESIGN 6): server-side
+// Worker is what the host has verified about the peer of a stream before it lets a registration through: server-side
 // facts only, never what the message claims.
 type Worker struct {
 	PodUID  string
@@ -92,7 +92,7 @@ type (
 		Reason    string
 	}
 	// Paused tells the machine that its host noticed a pause of the process longer than a heartbeat; every silence deadline
-	// starts anew (DESIGN 5.4).
+	// starts anew.
 	Paused struct{ For time.Duration }
 	// QueueAnswers tells that the host found the queue answering again after an outage: what waits to be tried again is tried now, for
 	// an owner that goes on waiting looks to its standbys like one for which the queue does not work.

@@ -7,7 +7,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// fetch reads payloads back that were left in the store (DESIGN 5.18).
+// fetch reads payloads back that were left in the store.
 type fetch struct {
 	op      OpID
 	tries   int

@@ -2,7 +2,7 @@ package delivery
 
 import "github.com/workpulling/workpulling/runtime/protocol"
 
-// gate holds reloaded jobs back until the workers that may hold them are back, or one liveness period has passed (DESIGN 5.11).
+// gate holds reloaded jobs back until the workers that may hold them are back, or one liveness period has passed.
 // What is stored meanwhile passes: nobody can hold that, and between workers there is no order.
 type gate struct {
 	awaited map[string]struct{} // pod UIDs

@@ -284,7 +284,7 @@ func TestB188_ConcurrencySettlesOutOfOrder(t *testing.T) {
 	a := w.worker("a", func(c *ConsumerConfig) { c.Window, c.Concurrency = 6, 3 })
 	w.submit(w.producer(100), "", 30)
 	w.equal("parallel", len(a.running), 3)
-	// The first one stays; the others overtake it for as long as there are jobs (A-027, DESIGN 5.9).
+	// The first one stays; the others overtake it for as long as there are jobs.
 	a.serve(func(d protocol.Delivery) protocol.Outcome {
 		if d.StoreSeq == 1 {
 			return 0

@@ -178,7 +178,7 @@ func (c *Controller) restLone(now Now) {
 	c.timers.set(s.loneAt, now+backoff(c.random, c.cfg.QueueBackoff, maxBackoff, s.lonePace+6))
 }
 
-// ended finishes a job whose confirm or dead letter is durable (DESIGN 5.16).
+// ended finishes a job whose confirm or dead letter is durable.
 func (c *Controller) ended(now Now, j *job) {
 	if c.jobs[j.body.MessageID] != j {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// lane is the durable lane: one batch in flight, the next one gathers meanwhile (DESIGN 5.13).
+// lane is the durable lane: one batch in flight, the next one gathers meanwhile.
 //
 // Its operations are of two kinds. Handshake operations (Store, Accept) have a budget of tries; when it is spent the
 // Controller reloads. Settlements (attempts, dead letters, confirms) have none: they wait, so that a write that fails never
@@ -314,7 +314,7 @@ func (l *lane) putBack(ops []settleOp) {
 	}
 }
 
-// stored takes a Store's outcome in: from here on the job is ours, whatever becomes of its endpoint (DESIGN 5.1). cursor is that of
+// stored takes a Store's outcome in: from here on the job is ours, whatever becomes of its endpoint. cursor is that of
 // the batch.
 func (c *Controller) stored(now Now, h *handshake, result queue.StoreResult, cursor int64) {
 	body := h.job

@@ -6,7 +6,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
-// doubtOf is the silence after which a worker gets nothing new, and starts nothing itself (DESIGN 5.4).
+// doubtOf is the silence after which a worker gets nothing new, and starts nothing itself.
 func doubtOf(deadline time.Duration) time.Duration { return deadline / 10 * 7 }
 
 // hear notes that the worker of a binding lives. Its timer is not moved: it looks at the clock when it fires.

@@ -21,7 +21,7 @@ type load struct {
 	bound map[string]struct{}
 }
 
-// loadAlarm is how long loads may fail before that is called a failure (DESIGN 5.13).
+// loadAlarm is how long loads may fail before that is called a failure.
 const loadAlarm = time.Minute
 
 func (l *load) init(c *Controller) {

@@ -31,7 +31,7 @@ func (o *outbox) add(now Now, c *Consumer, e *entry) {
 	}
 }
 
-// flushSoon sends the batch when its time is over, when it is big, or when nothing else runs that could join it (DESIGN 5.10).
+// flushSoon sends the batch when its time is over, when it is big, or when nothing else runs that could join it.
 func (c *Consumer) flushSoon(now Now) {
 	o := &c.outbox
 	if len(o.pending) == 0 || !c.bound() || !c.connected {

@@ -2,7 +2,7 @@ package delivery
 
 import "time"
 
-// uncountedFactor times MaxAttempts is how many deliveries may end before the handler started (DESIGN 5.7).
+// uncountedFactor times MaxAttempts is how many deliveries may end before the handler started.
 const uncountedFactor = 5
 
 // patience is how often a job may come back from a lost worker at once; afterwards it waits, for it may be what kills them (G-X02).

@@ -7,7 +7,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
-// running is the set of handlers in progress, of all flows together. It outlives bindings and sessions (DESIGN 5.5).
+// running is the set of handlers in progress, of all flows together. It outlives bindings and sessions.
 type running struct {
 	byID  map[string]*run
 	byRun map[RunID]*run
@@ -117,7 +117,7 @@ func (c *Consumer) attach(e *entry, r *run) {
 	e.delivery.Job.Headers, e.delivery.Job.Payload = nil, nil
 }
 
-// abandon gives an attempt up that runs past its timeout. Its slot stays taken until the handler answers (DESIGN 5.5).
+// abandon gives an attempt up that runs past its timeout. Its slot stays taken until the handler answers.
 func (c *Consumer) abandon(now Now, r *run) {
 	if r.abandoned {
 		return

@@ -136,7 +136,7 @@ func (c *Controller) tellTaken(b *binding, seq int64) {
 	c.mark(b)
 }
 
-// failed counts a try and decides what comes next: a back-off or the dead letters (DESIGN 5.6).
+// failed counts a try and decides what comes next: a back-off or the dead letters.
 func (c *Controller) failed(now Now, j *job) {
 	j.attempts++
 	if c.cfg.MaxAttempts > 0 && int(j.attempts) >= c.cfg.MaxAttempts {
@@ -147,7 +147,7 @@ func (c *Controller) failed(now Now, j *job) {
 	c.wait(now, j, c.jobBackoff(int(j.attempts)))
 }
 
-// postpone grants the wait that a handler asked for; it costs no attempt (DESIGN 5.7).
+// postpone grants the wait that a handler asked for; it costs no attempt.
 func (c *Controller) postpone(now Now, j *job, asked time.Duration) {
 	if asked <= 0 {
 		asked = c.jobBackoff(1)

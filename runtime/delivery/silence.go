@@ -1,7 +1,7 @@
 package delivery
 
 // inDoubt reports whether the controller has been silent for so long that it may be about to give this worker's jobs to another:
-// nothing new is started then (DESIGN 5.4).
+// nothing new is started then.
 func (c *Consumer) inDoubt(now Now) bool { return now-c.heard >= doubtOf(c.registration.deadline) }
 
 // silenceEnds is when a silent stream is given up. A worker without a binding is told little, and waits longer.

@@ -94,7 +94,7 @@ func TestB234_EveryStageFailsOnce(t *testing.T) {
 	}
 }
 
-// A process that starts after a terminal failure of the one before loads nothing until a person says so (DESIGN 5.14).
+// A process that starts after a terminal failure of the one before loads nothing until a person says so.
 func TestHaltedProducerLoadsNothing(t *testing.T) {
 	q := &faultyQueue{WorkQueue: memoryQueue(t)}
 	f := newFlow(t, q)

@@ -7,7 +7,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
-// RunningSet remembers the handlers in progress beyond the end of this process (DESIGN 5.5). Its methods are quick: they are called
+// RunningSet remembers the handlers in progress beyond the end of this process. Its methods are quick: they are called
 // between two events of the machine.
 type RunningSet interface {
 	// Begin records a run before its handler is invoked. After an error the handler is not invoked: the job is handed back, and the worker

@@ -6,7 +6,7 @@ import "fmt"
 const TicketBytes = 16
 
 // Ticket proves that a producer gave one attempt of one job to one pod: a MAC under a key that never leaves the queue and its
-// producers (DESIGN 5.11). The zero value is no ticket: the producer does not know of any.
+// producers. The zero value is no ticket: the producer does not know of any.
 type Ticket [TicketBytes]byte
 
 // IsZero reports whether there is no ticket.

@@ -2,7 +2,7 @@ package protocol
 
 import "time"
 
-// Incarnation names one process start of one sidecar (DESIGN 6, D-01): a container restart keeps the pod UID and changes
+// Incarnation names one process start of one sidecar (D-01): a container restart keeps the pod UID and changes
 // the boot nonce.
 type Incarnation struct {
 	PodUID    string
@@ -101,7 +101,7 @@ type Refused struct {
 }
 
 // DeliveryConfirmed tells the producer that a worker confirmed a job; sent after the confirm is durable, best effort,
-// repeated when a requeued job is confirmed again (G-110, DESIGN 5.16).
+// repeated when a requeued job is confirmed again (G-110).
 type DeliveryConfirmed struct {
 	Session   string
 	MessageID string
@@ -175,7 +175,7 @@ type Request struct {
 	ViaTimeout bool
 }
 
-// Outcome is how one delivery ended at the worker. Only Confirmed is success (DESIGN 5.6).
+// Outcome is how one delivery ended at the worker. Only Confirmed is success.
 type Outcome int
 
 const (
@@ -210,7 +210,7 @@ type Settlement struct {
 	RetryAfter time.Duration
 }
 
-// Ack carries settlements, batched within one round trip or 5 ms (DESIGN 5.10). It is repeated by resend until the
+// Ack carries settlements, batched within one round trip or 5 ms. It is repeated by resend until the
 // controller's Settled watermark covers it.
 type Ack struct {
 	BindingRef

@@ -51,7 +51,7 @@ type StoreResult struct {
 }
 
 // AttemptRecord writes the counters of one job: Attempts are counted tries, Uncounted are deliveries that ended before the
-// handler started (DESIGN 5.7). Values never decrease; a lower value is ignored, and so is a record of a job that is settled
+// handler started. Values never decrease; a lower value is ignored, and so is a record of a job that is settled
 // or dead-lettered.
 type AttemptRecord struct {
 	JobRef
@@ -115,7 +115,7 @@ type State struct {
 	Lost int64
 	// Format is the version of the data's format; 0 where nothing is written.
 	Format uint64
-	// Secret is random, made by the first Load of these data and the same ever after: the key of delivery tickets (DESIGN 5.11), and
+	// Secret is random, made by the first Load of these data and the same ever after: the key of delivery tickets, and
 	// what tells these data from others of the same flow. It leaves the process of the writer only as a MAC. Data that were
 	// written before there was a secret get one with the next Load.
 	Secret Secret
@@ -162,7 +162,7 @@ const (
 // piece needs a number that the store compares. Without that rule a write that timed out could undo what a person decided about
 // its job since, which neither the epoch nor the cursor would notice.
 type WorkQueue interface {
-	// Load takes exclusive writership and reads the state in one step: every stored, unsettled row, accepted or not (DESIGN 5.1),
+	// Load takes exclusive writership and reads the state in one step: every stored, unsettled row, accepted or not,
 	// goes to visit in ascending sequence. owner is recorded for people and forwarding. An error from visit, or any other
 	// error, leaves ownership as it was (G-122, B-042); only an error of the final commit itself is ambiguous, and the next
 	// Load resolves it. visit may read from the queue but must not write to it.

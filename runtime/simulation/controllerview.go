@@ -285,7 +285,7 @@ func (v *controllerView) after(event delivery.Event, actions []delivery.Action) 
 	}
 }
 
-// checkAnswer is B-070: a fenced writer ends at once. And DESIGN 5.7: when the lane rests after a write that succeeded, no try that
+// checkAnswer is B-070: a fenced writer ends at once. And when the lane rests after a write that succeeded, no try that
 // failed is left unwritten.
 func (v *controllerView) checkAnswer(e delivery.Applied) {
 	if v.answered != e.Op {
@@ -529,7 +529,7 @@ func (v *controllerView) settledAck(m protocol.SettledAck) {
 	}
 }
 
-// checkDurable is DESIGN 5.16 towards workers: one that may forget a success leaves it in the queue, or with a controller that set
+// checkDurable looks at durability towards workers: one that may forget a success leaves it in the queue, or with a controller that set
 // it apart.
 func (v *controllerView) checkDurable(d *deliveryView) {
 	f := v.w.ledger.bySeq[d.ref.StoreSeq]
@@ -583,7 +583,7 @@ func (v *controllerView) dispatched(b *bindingView, d protocol.Delivery) {
 	}
 }
 
-// checkOrder is DESIGN 5.8 (B-165): what came back untouched goes before everything that was stored later. It can be seen from outside
+// checkOrder is B-165: what came back untouched goes before everything that was stored later. It can be seen from outside
 // where all payloads are in memory. A probe of a broken revision prefers jobs that failed less often.
 func (v *controllerView) checkOrder() {
 	for _, d := range v.dispatches {
@@ -621,7 +621,7 @@ func (v *controllerView) checkElsewhere(now *deliveryView, d protocol.Delivery) 
 	}
 }
 
-// checkAttempt is DESIGN 5.6 and 5.7: what counts as an attempt, as far as it can be known from outside.
+// checkAttempt says what counts as an attempt, as far as it can be known from outside.
 func (v *controllerView) checkAttempt(before, now *deliveryView) {
 	counted := now.attempt - before.attempt
 	started := before.seq <= before.binding.started
@@ -677,7 +677,7 @@ func (v *controllerView) toProducer(a delivery.ToProducer) {
 	}
 }
 
-// granted checks the credit rule when it gives more (G-050, DESIGN 5.12).
+// granted checks the credit rule when it gives more (G-050).
 func (v *controllerView) granted(ep *endpointView, m protocol.RequestNext) {
 	if m.Session != v.session {
 		v.w.violate("credit", "%s grants in session %q, it is in %q", v.p.name, m.Session, v.session)

@@ -1,5 +1,5 @@
 // Package control serves WorkerControl: how the operator asks one worker whether it is busy, cordons it if idle, drains it, and
-// takes that back (DESIGN 8).
+// takes that back.
 //
 // Invariants:
 //   - Only a client with a certificate of the operator's CA and the operator's name is answered.

@@ -1,5 +1,5 @@
 // Package drain is the pod-internal door to a worker's drain: an HTTP endpoint on a Unix socket that the prestop program calls
-// before the app gets its SIGTERM (DESIGN 8).
+// before the app gets its SIGTERM.
 //
 // Invariants:
 //   - POST /drain begins the drain at once and answers when nothing runs any more and every settlement was taken over, or when

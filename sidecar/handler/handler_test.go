@@ -142,7 +142,7 @@ func TestAFailedDialIsHandedBackAndReported(t *testing.T) {
 	}
 }
 
-// B-182, DESIGN 5.5: an abandoned attempt keeps its slot until the app answers.
+// B-182: an abandoned attempt keeps its slot until the app answers.
 func TestAnAbandonedAttemptIsNotCutOff(t *testing.T) {
 	release := make(chan struct{})
 	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

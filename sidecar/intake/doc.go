@@ -1,4 +1,4 @@
-// Package intake is the HTTP door for jobs: CloudEvents and plain bodies in, durable receipts out (DESIGN 7).
+// Package intake is the HTTP door for jobs: CloudEvents and plain bodies in, durable receipts out.
 //
 // Invariants:
 //   - 2xx means stored: durably, or, where the queue is volatile, 202 with "Workpulling-Durability: volatile". Every other

@@ -1,5 +1,5 @@
 // Package prestop is what an app container runs before it gets its SIGTERM: wait for the worker's drain, then run the hook that
-// the user's own template asked for (DESIGN 8).
+// the user's own template asked for.
 //
 // Invariants:
 //   - The user's hook runs whatever became of the drain, and its exit decides ours. A hook that cannot be run does not shorten the drain.

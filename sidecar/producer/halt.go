@@ -12,7 +12,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// A terminal failure is not healed by a restart: nothing is loaded before a person has changed spec.recoverNonce (DESIGN 5.14). The pod
+// A terminal failure is not healed by a restart: nothing is loaded before a person has changed spec.recoverNonce. The pod
 // remembers it in a file, for its own next process, which may start before the operator knows; the operator remembers it in the flow's
 // status and tells a pod that takes this one's place.
 

@@ -11,7 +11,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// The failed nonce is recorded: a restart does not re-arm, a bump does (DESIGN 5.14).
+// The failed nonce is recorded: a restart does not re-arm, a bump does.
 func TestAHaltOutlivesARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "failure.json")
 	document := runtimeconfig.Producer{QueueType: queueLocal, RecoverNonce: 2}

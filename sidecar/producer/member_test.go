@@ -417,7 +417,7 @@ func TestALostLeaseStopsNobody(t *testing.T) {
 	}
 }
 
-// A member that is fenced out stands by, and its flow goes on: no failure is reported (DESIGN 5.14, B-070).
+// A member that is fenced out stands by, and its flow goes on: no failure is reported (B-070).
 func TestAFencedMemberStandsBy(t *testing.T) {
 	c := startCrew(t, 2)
 	active := c.active()

@@ -160,7 +160,7 @@ func standbyReport(document runtimeconfig.Producer, hash, podUID string, v view)
 	return out
 }
 
-// loadAlarm is how long the queue may be unreadable before that is called a failed load (DESIGN 5.13).
+// loadAlarm is how long the queue may be unreadable before that is called a failed load.
 const loadAlarm = time.Minute
 
 // mostQuarantined bounds how many quarantined workers a report names.

@@ -11,7 +11,7 @@ import (
 )
 
 // lead takes the seat and keeps it until ctx ends, or another member has fenced it out, or the queue could not be loaded for so long
-// that somebody else should try. What failed for good keeps the seat: nobody loads again what no load heals (DESIGN 5.14).
+// that somebody else should try. What failed for good keeps the seat: nobody loads again what no load heals.
 func (m *member) lead(ctx context.Context) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()

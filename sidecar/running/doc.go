@@ -1,5 +1,5 @@
 // Package running keeps a worker's running set in a file, so that a sidecar process that starts under a living app knows which
-// handlers the process before it left behind (DESIGN 5.5).
+// handlers the process before it left behind.
 //
 // Invariants:
 //   - A run is in the file before its handler is invoked; what cannot be written must not start.

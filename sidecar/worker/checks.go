@@ -17,7 +17,7 @@ func (s *sidecar) checks() health.Checks {
 			return nil
 		},
 		// Ready = the app answers and the worker is not draining; being bound is no part of it, so that a restart of the producer
-		// does not turn a whole pool NotReady (DESIGN 8).
+		// does not turn a whole pool NotReady.
 		Readiness: func() error {
 			status := s.worker.Status()
 			switch {

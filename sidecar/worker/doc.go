@@ -2,7 +2,7 @@
 // the operator's control service, the probes and the metrics.
 //
 // Invariants:
-//   - The order of the end (DESIGN 8): the drain begins with prestop or the operator's StartDrain; SIGTERM begins it if nothing
+//   - The order of the end: the drain begins with prestop or the operator's StartDrain; SIGTERM begins it if nothing
 //     did. Demand stops at once, unstarted jobs go back, running ones finish, and the stream stays open until every settlement was
 //     taken over or the grace period is spent. Only then does the process end.
 //   - A part that fails ends all of them at once, whatever the app does: kubelet starts a whole sidecar anew, never half of one.

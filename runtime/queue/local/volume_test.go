@@ -56,7 +56,7 @@ func fill(t *testing.T, dir string) (release func()) {
 }
 
 // A volume that fills up in the middle of batches costs errors that may be repeated and nothing else: what was acknowledged stays,
-// nothing is half there, confirms pass, and stores do again as soon as there is space (DESIGN 5, B-022).
+// nothing is half there, confirms pass, and stores do again as soon as there is space (B-022).
 func TestVolumeFillsUp(t *testing.T) {
 	dir := smallVolume(t, 24)
 	random := rand.New(rand.NewPCG(queuetest.Seed(t), 1))

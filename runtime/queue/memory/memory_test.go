@@ -24,7 +24,7 @@ func TestContract(t *testing.T) { queuetest.Run(t, backend) }
 
 func TestFlow(t *testing.T) { flowtest.Run(t, backend) }
 
-// A process that ended lost its unsettled jobs; the next one says how many, and so do all that follow (DESIGN 4).
+// A process that ended lost its unsettled jobs; the next one says how many, and so do all that follow.
 func TestLossFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "loss")
 	for process, want := range []int64{0, 2, 4, 6} {

@@ -1,4 +1,4 @@
-// Package queuetest is the suite that every WorkQueue passes (contract B-040…B-060, B-238 and DESIGN 5). A back-end calls Run from
+// Package queuetest is the suite that every WorkQueue passes (contract B-040…B-060, B-238). A back-end calls Run from
 // one of its tests and says how to make, open and, where it can, damage and hang its storage.
 //
 // Invariants:
