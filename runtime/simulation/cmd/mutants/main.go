@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -27,6 +28,8 @@ type arguments struct {
 	seeds    uint64
 	parallel int
 	limit    time.Duration
+	record   string
+	commit   string
 }
 
 func main() {
@@ -36,6 +39,8 @@ func main() {
 	flag.Uint64Var(&a.seeds, "seeds", 6000, "within how many seeds the simulator must find a mutant")
 	flag.IntVar(&a.parallel, "parallel", runtime.GOMAXPROCS(0), "how many to try at a time")
 	flag.DurationVar(&a.limit, "limit", 20*time.Minute, "how long one mutant may take")
+	flag.StringVar(&a.record, "record", "", "keep the verdicts in this page, and go on after those that it has of this commit")
+	flag.StringVar(&a.commit, "commit", "?", "with -record: the commit to name")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -58,30 +63,36 @@ func run(ctx context.Context, a arguments) (failed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	chosen := choose(all, a, time.Now())
-	began := time.Now()
-	verdicts := hunt(ctx, root, chosen, a)
-	if ctx.Err() != nil {
-		return false, ctx.Err()
+	chosen, note := choose(all, a, time.Now()), func(mutant, verdict) error { return nil }
+	if a.record != "" {
+		r, err := openRecord(a.record, a.commit)
+		if err != nil {
+			return false, err
+		}
+		r.keep(all)
+		chosen, note = slices.DeleteFunc(chosen, r.tried), r.note
 	}
-	found, highest := 0, uint64(0)
+	began := time.Now()
+	verdicts, err := hunt(ctx, root, chosen, a, note)
+	if err != nil {
+		return false, err
+	}
+	found, bySimulator, highest := 0, 0, uint64(0)
 	for i, m := range chosen {
 		v := verdicts[i]
-		switch {
-		case v.err != nil:
+		fmt.Printf("%s  %-8s  %s: %v\n", m.number, v.name(), m.title, v)
+		if !v.found {
 			failed = true
-			fmt.Printf("%s  BROKEN    %s: %v\n", m.number, m.title, v.err)
-		case !v.found:
-			failed = true
-			fmt.Printf("%s  SURVIVED  %s: %s\n", m.number, m.title, v.how)
-		default:
-			found++
-			highest = max(highest, v.seed)
-			fmt.Printf("%s  found     %s: %s\n", m.number, m.title, v.how)
+			continue
+		}
+		found++
+		if len(m.tests) == 0 {
+			bySimulator++
+			highest = max(highest, v.seeds)
 		}
 	}
 	took := time.Since(began).Round(time.Second)
-	fmt.Printf("found %d of %d planted (%d in all) in %v\n", found, len(chosen), len(all), took)
+	fmt.Printf("found %d of %d planted, %d of them by the simulator (%d in all) in %v\n", found, len(chosen), bySimulator, len(all), took)
 	if highest == 0 {
 		return failed, nil
 	}
@@ -100,9 +111,11 @@ func baseline(ctx context.Context, root string, seeds uint64) (clean bool, err e
 	if err := build(ctx, root, "", binary); err != nil {
 		return false, err
 	}
-	v := simulate(ctx, binary, seeds)
-	if v.found {
-		fmt.Printf("the machines as they are break an invariant: %s\n", v.how)
+	switch v := simulate(ctx, binary, seeds); {
+	case v.err != nil:
+		return false, v.err
+	case v.found:
+		fmt.Printf("the machines as they are break an invariant: %v\n", v)
 		return false, nil
 	}
 	fmt.Printf("without a mutant, seeds 1 to %d find nothing\n", seeds)
@@ -116,7 +129,7 @@ func choose(all []mutant, a arguments, today time.Time) []mutant {
 		return slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return !slices.Contains(numbers, m.number) })
 	}
 	if a.n <= 0 || a.n >= len(all) {
-		return all
+		return slices.Clone(all)
 	}
 	day := int(today.Unix() / (24 * 60 * 60))
 	var chosen []mutant
@@ -126,20 +139,27 @@ func choose(all []mutant, a arguments, today time.Time) []mutant {
 	return chosen
 }
 
-func hunt(ctx context.Context, root string, mutants []mutant, a arguments) []verdict {
-	verdicts := make([]verdict, len(mutants))
+// hunt tries mutants, some at a time, and notes each verdict as soon as it is known.
+func hunt(ctx context.Context, root string, mutants []mutant, a arguments, note func(mutant, verdict) error) ([]verdict, error) {
+	verdicts, errs := make([]verdict, len(mutants)), make([]error, len(mutants))
 	slots := make(chan struct{}, max(1, a.parallel))
 	var group sync.WaitGroup
 	for i, m := range mutants {
 		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
 		group.Go(func() {
 			defer func() { <-slots }()
-			ctx, cancel := context.WithTimeout(ctx, a.limit)
+			limited, cancel := context.WithTimeout(ctx, a.limit)
 			defer cancel()
-			verdicts[i] = m.hunt(ctx, root, a.seeds)
-			fmt.Fprintf(os.Stderr, "%s %s: found %v, %s\n", m.number, m.name, verdicts[i].found, verdicts[i].how)
+			verdicts[i] = m.hunt(limited, root, a.seeds)
+			if ctx.Err() == nil {
+				fmt.Fprintf(os.Stderr, "%s %s: %s, %v\n", m.number, m.name, verdicts[i].name(), verdicts[i])
+				errs[i] = note(m, verdicts[i])
+			}
 		})
 	}
 	group.Wait()
-	return verdicts
+	return verdicts, errors.Join(append(errs, ctx.Err())...)
 }

@@ -24,7 +24,10 @@ type mutant struct {
 	files []string // that it changes, relative to the repository
 }
 
-var patchName = regexp.MustCompile(`^(\d{3})-([a-z0-9-]+)\.patch$`)
+var (
+	patchName   = regexp.MustCompile(`^(\d{3})-([a-z0-9-]+)\.patch$`)
+	patchNumber = regexp.MustCompile(`^\d{3}$`)
+)
 
 // readMutants reads every patch of a directory, by number.
 func readMutants(dir string) ([]mutant, error) {
@@ -113,9 +116,31 @@ func (m mutant) overlay(ctx context.Context, root, dir string) (string, error) {
 // verdict is what became of one mutant.
 type verdict struct {
 	found bool
-	how   string
-	seed  uint64 // that found it, 0 for tests
+	by    string // the invariant and the profile, or the test, or why it was not found
+	seeds uint64 // how many it took, or how many found nothing; 0 for tests
 	err   error  // it could not be tried
+}
+
+func (v verdict) name() string {
+	switch {
+	case v.err != nil:
+		return rowBroken
+	case v.found:
+		return rowFound
+	default:
+		return rowSurvived
+	}
+}
+
+func (v verdict) String() string {
+	switch {
+	case v.err != nil:
+		return v.err.Error()
+	case v.seeds > 0:
+		return fmt.Sprintf("%s, %d seeds", v.by, v.seeds)
+	default:
+		return v.by
+	}
 }
 
 // hunt builds the mutant and lets the simulator, or the tests that it names, look for it.
@@ -165,19 +190,19 @@ func simulate(ctx context.Context, binary string, seeds uint64) verdict {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		return verdict{how: fmt.Sprintf("%d seeds found nothing", seeds)}
+		return verdict{by: "nothing", seeds: seeds}
 	case ctx.Err() != nil:
-		return verdict{how: "the time was up"}
+		return verdict{err: errors.New("the time was up")}
 	case seed != nil && violation != nil:
 		var n uint64
 		if _, err := fmt.Sscan(string(seed[1]), &n); err != nil {
 			return verdict{err: fmt.Errorf("reading the seed: %w", err)}
 		}
-		return verdict{found: true, seed: n, how: fmt.Sprintf("seed %d (%s): %s", n, seed[2], violation[1])}
-	case errors.As(err, &exit) && exit.ExitCode() == 1:
-		return verdict{how: lastLine(out)} // only the count of faults is short
+		return verdict{found: true, seeds: n, by: fmt.Sprintf("%s in %s", violation[1], seed[2])}
+	case errors.As(err, &exit) && exit.ExitCode() == 1: // only the count of faults is short
+		return verdict{by: "nothing; " + lastLine(out), seeds: seeds}
 	default:
-		return verdict{found: true, how: "the process ended: " + lastLine(out)}
+		return verdict{err: fmt.Errorf("the process ended: %s", lastLine(out))}
 	}
 }
 
@@ -191,13 +216,13 @@ func (m mutant) test(ctx context.Context, root, overlay string) verdict {
 	failed := failedTest.FindAllSubmatch(out, -1)
 	switch {
 	case err == nil:
-		return verdict{how: "the tests passed"}
+		return verdict{by: "the tests passed"}
 	case bytes.Contains(out, []byte("[build failed]")):
 		return verdict{err: fmt.Errorf("it does not compile: %s", bytes.TrimSpace(out))}
 	case len(failed) == 0:
 		return verdict{err: fmt.Errorf("testing: %w: %s", err, lastLine(out))}
 	default:
-		return verdict{found: true, how: string(failed[len(failed)-1][1])}
+		return verdict{found: true, by: string(failed[len(failed)-1][1])}
 	}
 }
 
