@@ -44,6 +44,11 @@ type flowRef struct {
 	ref  queue.JobRef
 }
 
+// ref names the job of a run.
+func (r *run) ref() flowRef {
+	return flowRef{r.flow, queue.JobRef{MessageID: r.delivery.Job.MessageID, StoreSeq: r.delivery.StoreSeq}}
+}
+
 func newConsumerView(s *sidecar) *consumerView {
 	v := &consumerView{
 		s: s, w: s.w, running: map[string]*run{}, runIDs: map[delivery.RunID]bool{}, succeeded: map[flowJob]bool{},
@@ -70,19 +75,23 @@ func (v *consumerView) before(event delivery.ConsumerEvent) {
 		for _, l := range v.s.links {
 			l.lastHeard = v.w.now
 		}
+	case delivery.AppRestarted: // it may cut off an answer that is on its way
+		for _, r := range v.s.runs {
+			delete(v.finished, r.ref())
+		}
 	}
 }
 
 func (v *consumerView) heard(e delivery.FromController) {
 	l := v.s.linkOn(e.Conn)
-	if l == nil {
+	if l == nil || l.left == e.Conn {
 		return
 	}
 	l.lastHeard = v.w.now
 	switch m := e.Message.(type) {
 	case protocol.RegistrationAck:
 		if m.Nonce == l.nonce {
-			l.deadline = m.Deadline
+			l.heartbeat, l.deadline = max(l.heartbeat, m.Heartbeat), m.Deadline
 			l.acknowledged(m)
 		}
 	case protocol.SettledAck:
@@ -103,13 +112,17 @@ func (v *consumerView) action(action delivery.ConsumerAction) {
 	case delivery.CancelHandler: // it may have finished in the app's eyes already, and its word is refused all the same
 		if r := v.s.runs[a.Run]; r != nil {
 			r.canceled = true
-			delete(v.finished, flowRef{r.flow, queue.JobRef{MessageID: r.delivery.Job.MessageID, StoreSeq: r.delivery.StoreSeq}})
+			delete(v.finished, r.ref())
 		}
 	case delivery.ToController:
 		if l := v.s.linkOn(a.Conn); l != nil {
 			v.said(l, a.Message)
 		} else {
 			v.w.violate("action", "%s speaks on stream %d, which it never had", v.s.name, a.Conn)
+		}
+	case delivery.Reconnect:
+		if l := v.s.linkOn(a.Conn); l != nil {
+			l.left = a.Conn
 		}
 	case delivery.Drained:
 		v.drained()
@@ -140,7 +153,8 @@ func (v *consumerView) started(a delivery.StartHandler) {
 	}
 	l.lastStarted = a.Delivery.WorkerSeq
 	v.checkTurns(l)
-	v.running[id] = &run{id: a.Run, flow: l.flow, delivery: a.Delivery}
+	r := &run{id: a.Run, flow: l.flow, delivery: a.Delivery}
+	v.running[id] = r
 	f := l.flow.ledger.bySeq[a.Delivery.StoreSeq]
 	if f == nil || f.ref.MessageID != id {
 		if !v.w.profile.Volatile { // a volatile queue has forgotten it, the worker has not
@@ -150,6 +164,9 @@ func (v *consumerView) started(a delivery.StartHandler) {
 	}
 	if !sameJob(f.job, a.Delivery.Job) && !v.w.profile.Volatile {
 		v.w.violate("I-7", "%s sees other bytes of %v than were stored", v.s.name, f.ref)
+	}
+	if v.finished[r.ref()] && !f.released && !v.w.profile.Volatile {
+		v.w.violate("re-run", "%s starts %v, which it has finished", v.s.name, f.ref)
 	}
 	if f.running++; f.running > 1 {
 		v.w.counts.ConcurrentRuns++
@@ -179,7 +196,7 @@ func (v *consumerView) ended(r *run, outcome protocol.Outcome) {
 	f := r.flow.ledger.bySeq[r.delivery.StoreSeq]
 	if outcome == protocol.Confirmed {
 		v.succeeded[flowJob{r.flow, id}], r.flow.ledger.succeeded[id] = true, true
-		v.finished[flowRef{r.flow, queue.JobRef{MessageID: id, StoreSeq: r.delivery.StoreSeq}}] = !r.canceled
+		v.finished[r.ref()] = !r.canceled
 	}
 	if f == nil || f.ref.MessageID != id {
 		return
@@ -207,6 +224,7 @@ func (v *consumerView) died() {
 }
 
 func (v *consumerView) said(l *link, message protocol.FromWorker) {
+	l.lastSaid = v.s.clock.read(v.w.now)
 	switch m := message.(type) {
 	case protocol.RegisterConsumer:
 		if m.Window < 1 || m.Window > v.window {
@@ -282,7 +300,11 @@ func (v *consumerView) after() {
 	}
 	calm := v.w.profile.Network.drop+v.w.profile.Network.reorder == 0 // else what is buffered may wait for a lost one
 	for i, part := range status.Flows {
-		v.s.links[i].waits = calm && part.Buffered > 0
+		l := v.s.links[i]
+		l.waits = calm && part.Buffered > 0
+		if silent := v.s.clock.read(v.w.now) - l.lastSaid; part.Registered && silent > l.heartbeat {
+			v.w.violate("heartbeat", "%s has said nothing to %s for %v, it should in %v", v.s.name, l.flow.title, silent, l.heartbeat)
+		}
 	}
 	// Handlers of ended bindings keep running beside a full window of each flow, and a binding may begin with what two before it left.
 	flows := len(v.s.links)

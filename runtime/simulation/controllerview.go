@@ -1,8 +1,11 @@
 package simulation
 
 import (
+	"cmp"
 	"errors"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -21,6 +24,7 @@ type controllerView struct {
 	answered delivery.OpID // the last that was answered
 	reading  delivery.OpID
 	batch    queue.Batch
+	cursor   int64 // of the queue, as it was told last
 	failures int
 	calm     bool // no write of a settlement has failed since one succeeded
 	// reconfigured: the memory budget has changed since it booted.
@@ -30,8 +34,8 @@ type controllerView struct {
 	registered   map[delivery.ConnID]protocol.Incarnation // latest registration of a stream
 	latest       map[string]*deliveryView                 // latest dispatch of a MessageID in this session
 	endpoints    map[delivery.ConnID]*endpointView
-	processes    map[string][]string // boot nonces of a pod in the order in which they were bound
-	accepted     []queue.JobRef      // acknowledged by the producer, and heard in time
+	processes    map[string][]string   // boot nonces of a pod in the order in which they were bound
+	accepted     map[queue.JobRef]bool // acknowledged by the producer, and heard in time
 
 	dispatches []*deliveryView               // of this step
 	gone       map[protocol.Incarnation]bool // it was told that the process is over, after it had been bound
@@ -50,13 +54,15 @@ type bindingView struct {
 	ref         protocol.BindingRef
 	incarnation protocol.Incarnation
 	conn        delivery.ConnID
-	window      int   // the largest ever granted
-	demand      int64 // the highest RequestUpTo heard
-	sent        int64 // the highest worker sequence dispatched
-	heard       int64 // how many of those were settled by the worker
-	taken       int64 // SettledAck watermark
-	started     int64 // the highest worker sequence that the worker reported as started
-	ended       bool  // the worker was told so
+	window      int           // the largest ever granted
+	demand      int64         // the highest RequestUpTo heard
+	sent        int64         // the highest worker sequence dispatched
+	heard       int64         // how many of those were settled by the worker
+	taken       int64         // SettledAck watermark
+	started     int64         // the highest worker sequence that the worker reported as started
+	ended       bool          // the worker was told so
+	beat        delivery.Now  // when it was acknowledged or sent a heartbeat last, by the producer's clock
+	heartbeat   time.Duration // the longest it was ever told
 	deliveries  map[int64]*deliveryView
 }
 
@@ -79,6 +85,24 @@ type endpointView struct {
 	idle     int                       // open grants when the last one had to be repeated
 	answered map[uint64]queue.JobRef   // tokens that carried a job into the queue
 	digests  map[uint64][]queue.Digest // all bodies that came with a token: misuse brings several
+	offers   map[uint64]offer          // tokens whose job was taken and is not acknowledged yet
+}
+
+// offer is the job that a token carried first.
+type offer struct {
+	id     string
+	digest queue.Digest
+	stored bool
+}
+
+// storing counts the submissions that were taken and have no answer yet.
+func (ep *endpointView) storing() (n int) {
+	for _, o := range ep.offers {
+		if !o.stored {
+			n++
+		}
+	}
+	return n
 }
 
 func newControllerView(p *producer) *controllerView {
@@ -86,7 +110,7 @@ func newControllerView(p *producer) *controllerView {
 		p: p, w: p.w, loading: true, registered: map[delivery.ConnID]protocol.Incarnation{},
 		endpoints: map[delivery.ConnID]*endpointView{}, processes: map[string][]string{},
 		bindings: map[string]*bindingView{}, latest: map[string]*deliveryView{},
-		finished: map[queue.JobRef]bool{}, owed: map[queue.JobRef]bool{}, returned: map[queue.JobRef]int{}, gone: map[protocol.Incarnation]bool{},
+		accepted: map[queue.JobRef]bool{}, finished: map[queue.JobRef]bool{}, owed: map[queue.JobRef]bool{}, returned: map[queue.JobRef]int{}, gone: map[protocol.Incarnation]bool{},
 		claims: map[delivery.ConnID][]protocol.Claim{}, proven: map[int64]bool{}, lost: map[string]int{}, guards: map[int64][]guard{},
 	}
 }
@@ -99,7 +123,7 @@ func (v *controllerView) before(event delivery.Event) {
 	switch e := event.(type) {
 	case delivery.ProducerAttached:
 		v.endpoints[e.Conn] = &endpointView{
-			credits: e.MaxCredits, answered: map[uint64]queue.JobRef{}, digests: map[uint64][]queue.Digest{},
+			credits: e.MaxCredits, answered: map[uint64]queue.JobRef{}, digests: map[uint64][]queue.Digest{}, offers: map[uint64]offer{},
 		}
 	case delivery.ProducerDetached:
 		delete(v.endpoints, e.Conn)
@@ -124,7 +148,7 @@ func (v *controllerView) before(event delivery.Event) {
 	case delivery.Reconfigure:
 		v.reconfigured = true
 	case delivery.WorkerGone:
-		if slices.Contains(v.processes[e.PodUID], e.BootNonce) {
+		if len(v.processes[e.PodUID]) > 0 { // else it knows no such pod, and need not remember
 			v.gone[protocol.Incarnation{PodUID: e.PodUID, BootNonce: e.BootNonce}] = true
 		}
 	case delivery.Redriven:
@@ -150,7 +174,10 @@ func (v *controllerView) acknowledged(conn delivery.ConnID, m protocol.StoredAck
 		return
 	}
 	if ref := ep.answered[m.Token]; ref.StoreSeq != 0 && ref.MessageID == m.MessageID {
-		v.accepted = append(v.accepted, ref)
+		v.accepted[ref] = true
+	}
+	if o := ep.offers[m.Token]; o.stored && o.id == m.MessageID {
+		delete(ep.offers, m.Token)
 	}
 }
 
@@ -248,6 +275,8 @@ func (v *controllerView) after(event delivery.Event, actions []delivery.Action) 
 		if e.Op == v.reading {
 			v.reading = 0
 		}
+	case delivery.ProducerMessage:
+		v.offered(e, actions)
 	}
 	dispatched := false
 	for _, action := range actions {
@@ -312,12 +341,13 @@ func (v *controllerView) loaded(e delivery.Loaded) {
 	if v.newest() {
 		v.guardJobs(e)
 	}
-	v.session = v.p.machine.Stats().Session
+	v.session, v.cursor = v.p.machine.Stats().Session, e.State.Cursor
 	v.bindings, v.latest = map[string]*bindingView{}, map[string]*deliveryView{}
 	clear(v.owed) // with the load, what the queue says of tries holds
 	clear(v.returned)
 	for _, ep := range v.endpoints {
 		ep.session = ""
+		clear(ep.offers)
 	}
 	if v.newest() {
 		for _, f := range v.w.ledger.open {
@@ -336,7 +366,13 @@ func (v *controllerView) applied(e delivery.Applied) {
 		return // a repeat
 	}
 	v.answered, v.applying = e.Op, 0
-	if e.Err != nil || !v.newest() {
+	if e.Err != nil {
+		return
+	}
+	if len(v.batch.Stores)+len(v.batch.Accepts) > 0 {
+		v.cursor = e.Result.Cursor
+	}
+	if !v.newest() {
 		return
 	}
 	for _, s := range v.batch.Stores {
@@ -355,6 +391,14 @@ func (v *controllerView) apply(a delivery.ApplyBatch) {
 	}
 	if a.Batch.Empty() {
 		v.w.violate("action", "%s writes an empty batch", v.p.name)
+	}
+	if len(a.Batch.Stores) > 0 && a.Batch.Cursor != v.cursor {
+		v.w.violate("I-6", "%s appends after cursor %d, it was told %d", v.p.name, a.Batch.Cursor, v.cursor)
+	}
+	for _, ref := range a.Batch.Accepts {
+		if !v.accepted[ref] {
+			v.w.violate("I-8", "%s writes that the producer has forgotten %v, which it never said", v.p.name, ref)
+		}
 	}
 	v.applying, v.batch = a.Op, a.Batch
 	for _, r := range a.Batch.Attempts {
@@ -402,9 +446,13 @@ func (v *controllerView) checkStats(dispatched bool) {
 	}
 	s := v.p.machine.Stats()
 	v.countPolicies(s)
-	inFlight := 0
+	inFlight, free := 0, 0
 	for _, b := range s.Bindings {
-		inFlight += b.InFlight
+		inFlight, free = inFlight+b.InFlight, free+b.FreeDemand
+		v.checkBeat(b)
+	}
+	if free != s.FreeDemand {
+		v.w.violate("I-12", "%s counts a free demand of %d, its bindings have %d", v.p.name, s.FreeDemand, free)
 	}
 	if inFlight != s.InFlight {
 		v.w.violate("I-2", "%s counts %d jobs in flight, its bindings hold %d", v.p.name, s.InFlight, inFlight)
@@ -425,6 +473,20 @@ func (v *controllerView) checkStats(dispatched bool) {
 	}
 }
 
+// clock is the time of the producer.
+func (v *controllerView) clock() delivery.Now { return v.p.clock.read(v.w.now) }
+
+// checkBeat: a bound worker hears a heartbeat in every period, for whatever is due by the clock is done in any step.
+func (v *controllerView) checkBeat(s delivery.BindingStats) {
+	b := v.bindings[s.BindingID]
+	if b == nil || !s.Connected {
+		return
+	}
+	if silent := v.clock() - b.beat; silent > b.heartbeat {
+		v.w.violate("heartbeat", "%s has sent no heartbeat in binding %s for %v, it promised one in %v", v.p.name, s.BindingID, silent, b.heartbeat)
+	}
+}
+
 // toWorker checks one message to a worker and reports whether it dispatches.
 func (v *controllerView) toWorker(a delivery.ToWorker) bool {
 	switch m := a.Message.(type) {
@@ -433,6 +495,10 @@ func (v *controllerView) toWorker(a delivery.ToWorker) bool {
 	case protocol.BindingEnded:
 		if b := v.bindings[m.BindingID]; b != nil && b.conn == a.Conn {
 			b.ended = true
+		}
+	case protocol.Heartbeat:
+		if b := v.bindings[m.BindingID]; b != nil && b.conn == a.Conn {
+			b.beat = v.clock()
 		}
 	case protocol.SettledAck:
 		v.settledAck(m)
@@ -479,6 +545,7 @@ func (v *controllerView) bound(conn delivery.ConnID, m protocol.RegistrationAck)
 	}
 	b.conn = conn
 	b.window = max(b.window, m.Window)
+	b.beat, b.heartbeat = v.clock(), max(b.heartbeat, m.Heartbeat)
 	if m.Epoch != uint64(v.p.epoch) || m.Queue == "" {
 		v.w.violate("I-5", "%s acknowledges under epoch %d of %q, it was given %d", v.p.name, m.Epoch, m.Queue, v.p.epoch)
 	}
@@ -677,6 +744,28 @@ func (v *controllerView) toProducer(a delivery.ToProducer) {
 	}
 }
 
+// offered is G-032 and G-034: the first job of a token stands until it is acknowledged, and any other one is refused.
+func (v *controllerView) offered(e delivery.ProducerMessage, actions []delivery.Action) {
+	m, ok := e.Message.(protocol.Produced)
+	ep := v.endpoints[e.Conn]
+	if !ok || ep == nil || v.loading || m.Session != v.session || m.Session != ep.session {
+		return
+	}
+	refused := slices.ContainsFunc(actions, func(a delivery.Action) bool {
+		to, ok := a.(delivery.ToProducer)
+		r, isRefusal := to.Message.(protocol.Refused)
+		return ok && isRefusal && to.Conn == e.Conn && r.Token == m.Token && r.MessageID == m.Job.MessageID
+	})
+	first, known := ep.offers[m.Token]
+	_, acknowledged := ep.answered[m.Token]
+	switch {
+	case known && (first.id != m.Job.MessageID || first.digest != e.Digest) != refused:
+		v.w.violate("handshake", "%s was offered %s by token %d, which carried %s, and refused it: %v", v.p.name, m.Job.MessageID, m.Token, first.id, refused)
+	case !known && !acknowledged && !refused:
+		ep.offers[m.Token] = offer{id: m.Job.MessageID, digest: e.Digest}
+	}
+}
+
 // granted checks the credit rule when it gives more (G-050).
 func (v *controllerView) granted(ep *endpointView, m protocol.RequestNext) {
 	if m.Session != v.session {
@@ -686,6 +775,7 @@ func (v *controllerView) granted(ep *endpointView, m protocol.RequestNext) {
 		ep.session, ep.upTo, ep.idle = m.Session, 0, 0
 		clear(ep.answered)
 		clear(ep.digests)
+		clear(ep.offers)
 	}
 	if m.UpTo <= ep.upTo {
 		ep.idle = int(ep.upTo) - len(ep.answered)
@@ -697,6 +787,9 @@ func (v *controllerView) granted(ep *endpointView, m protocol.RequestNext) {
 	}
 	s, c := v.p.machine.Stats(), v.p.config
 	ahead := s.BacklogJobs + s.DelayedJobs
+	for _, other := range v.endpoints {
+		ahead += other.storing()
+	}
 	allowed := s.FreeDemand - ahead
 	switch {
 	case c.BacklogJobs > 0:
@@ -721,6 +814,10 @@ func (v *controllerView) granted(ep *endpointView, m protocol.RequestNext) {
 func (v *controllerView) stored(ep *endpointView, m protocol.Stored) {
 	if m.Session == ep.session {
 		ep.answered[m.Token] = queue.JobRef{MessageID: m.MessageID, StoreSeq: m.StoreSeq}
+		if o, open := ep.offers[m.Token]; open {
+			o.stored = true
+			ep.offers[m.Token] = o
+		}
 		if m.Verdict == protocol.BodyMismatch {
 			ep.answered[m.Token] = queue.JobRef{} // nothing of this token is in the queue
 		}
@@ -773,7 +870,7 @@ func (v *controllerView) finish() {
 	if dead := v.w.ledger.dead(); v.newest() && s.DeadLetters != dead {
 		v.w.violate("I-1", "%s counts %d dead letters at the end, there are %d", v.p.name, s.DeadLetters, dead)
 	}
-	for _, ref := range v.accepted {
+	for _, ref := range slices.SortedFunc(maps.Keys(v.accepted), func(a, b queue.JobRef) int { return cmp.Compare(a.StoreSeq, b.StoreSeq) }) {
 		if f := v.w.ledger.bySeq[ref.StoreSeq]; f != nil && f.ref == ref && !f.accepted {
 			v.w.violate("I-10", "%s heard that the producer has forgotten %v and never wrote it down", v.p.name, ref)
 		}

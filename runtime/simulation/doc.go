@@ -21,10 +21,11 @@
 //   - I-11 a controller fails at most once, only for a cause, and is silent afterwards;
 //   - I-12 what the machines hold is bounded by grants, backlog and windows.
 //
-// Besides: open grants obey the credit rule, a settlement never changes, a submitter's "stored" is true, a dead letter has its
-// reason, what came back untouched goes before what was stored later, a failed try is written, a fenced writer ends at once, a worker
-// may forget a success only when it is durable, no flow of a worker starves another, and no machine asks for a timer in the past
-// twice.
+// Besides: open grants obey the credit rule, in which what is being stored counts, a token carries one job, nobody's acceptance is
+// invented, a settlement never changes, a submitter's "stored" is true, a dead letter has its reason, what came back untouched goes
+// before what was stored later, a failed try is written, a fenced writer ends at once, a worker may forget a success only when it is
+// durable and does not run again what it has finished, no flow of a worker starves another, both ends of a binding keep up their
+// heartbeat in any step, and no machine asks for a timer in the past twice.
 //
 // class.go lists the misfortunes of the contract and the faults that stand for them; docs/design/evidence.md says what is not
 // modelled. The directory mutants holds deliberate bugs that the simulator must find (make mutants).

@@ -16,6 +16,7 @@ type link struct {
 
 	// As the messages show it:
 	conn        delivery.ConnID // of the latest stream
+	left        delivery.ConnID // the latest stream that the worker left by itself
 	binding     string          // the last that it acknowledged by speaking in its name
 	hold        int             // how often the binding changed
 	demand      int64           // the highest RequestUpTo of that binding
@@ -23,6 +24,8 @@ type link struct {
 	nonce       string
 	lastStarted int64 // the highest worker sequence started in the binding
 	lastHeard   time.Duration
+	lastSaid    delivery.Now  // by the worker's clock
+	heartbeat   time.Duration // the longest that it was told
 	deadline    time.Duration
 	waits       bool // a delivery of it is buffered, and nothing keeps the worker from starting it
 	passed      int  // how many others were started meanwhile

@@ -185,7 +185,7 @@ var mutants = []struct {
 	{"the controller gives up too early", "crashing workers", controllerGivesUpEarly, []string{"I-10"}},
 	{"the controller fails twice", "crashing producer", controllerFailsTwice, []string{"I-11"}},
 	{"the controller never hears a settlement", "calm", controllerHearsNoSettlement, []string{"I-10"}},
-	{"the controller never notices a lost worker", "crashing workers", controllerNeverExpires, []string{"I-3", "I-10"}},
+	{"the controller never notices a lost worker", "crashing workers", controllerNeverExpires, []string{"I-3", "I-10", "heartbeat"}},
 	{"the controller spins", "calm", func() Machines {
 		return withController(func(c Controller) Controller { return busyController{c} })
 	}, []string{"I-10"}},
