@@ -157,7 +157,7 @@ func (s *sidecar) do(action delivery.ConsumerAction) {
 		s.invoke(a)
 	case delivery.CancelHandler:
 		s.cancel(a.Run)
-	case delivery.ProducersEvicted: // for the log
+	case delivery.ProducersEvicted, delivery.DeliveryRefused: // for the log
 	case delivery.OrphanEnded: // nothing outlives a simulated process
 	case delivery.Drained:
 		s.drained = true
