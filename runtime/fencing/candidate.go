@@ -18,6 +18,8 @@ type CandidateConfig struct {
 	Silence time.Duration
 	// Beat is how often its host looks for signs of life.
 	Beat time.Duration
+	// Patience is how long its host waits at most for one answer, of the queue, the owner or the API server.
+	Patience time.Duration
 	// Random returns a number in [0, 1).
 	Random func() float64
 }
@@ -243,9 +245,10 @@ func (c *Candidate) byLease(now Now, why string) Decision {
 	}
 }
 
-// wake notices that this process was itself paused: what it has not heard meanwhile says nothing about others (D-13).
+// wake notices that this process was itself paused: what it has not heard meanwhile says nothing about others (D-13). To have waited
+// for an answer in vain is no pause: where the API server lies in a black hole, each look takes that long.
 func (c *Candidate) wake(now Now) {
-	if gap := now - c.last; gap > 4*c.config.Beat && c.last > 0 {
+	if gap := now - c.last; gap > 4*c.config.Beat+c.config.Patience && c.last > 0 {
 		c.aliveAt, c.renewedAt, c.refused = now, now, 0
 	}
 	c.last = now

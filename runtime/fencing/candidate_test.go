@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	silence = 10 * time.Second
-	beat    = 500 * time.Millisecond
+	silence  = 10 * time.Second
+	beat     = 500 * time.Millisecond
+	patience = 3 * time.Second
 )
 
 func memberNamed(name string, turn int64) fencing.Member {
@@ -39,10 +40,12 @@ type table struct {
 	lease  fencing.LeaseRecord
 	apiErr error
 	err    error
+	// queueTakes and apiTakes are how long their answers, or errors, are waited for.
+	queueTakes, apiTakes time.Duration
 }
 
 func newTable() *table {
-	c := fencing.NewCandidate(fencing.CandidateConfig{Self: me, Silence: silence, Beat: beat, Random: func() float64 { return 0.5 }})
+	c := fencing.NewCandidate(fencing.CandidateConfig{Self: me, Silence: silence, Beat: beat, Patience: patience, Random: func() float64 { return 0.5 }})
 	return &table{
 		Candidate: c, now: time.Second, owner: queue.Owner{Epoch: 7, Address: owner.Owner()},
 		lease: fencing.LeaseRecord{Holder: owner.Holder(), Version: "1"},
@@ -51,11 +54,12 @@ func newTable() *table {
 
 // look is one beat in which the owner answers so; nil for not being asked.
 func (t *table) look(a *fencing.Answer) fencing.Decision {
-	t.now += beat
+	t.now += beat + t.queueTakes
 	t.OwnerRead(t.now, t.owner, t.err)
 	if known, _, _, ok := t.Owner(); ok && a != nil {
 		t.Asked(t.now, known, *a)
 	}
+	t.now += t.apiTakes
 	t.LeaseRead(t.now, t.lease, t.apiErr)
 	return t.Decide(t.now)
 }
@@ -194,6 +198,40 @@ func TestAPauseOfThisProcessIsNoSilenceOfTheOwner(t *testing.T) {
 	tt.now += time.Hour
 	if got := tt.look(&nothing); got.Act != fencing.Wait {
 		t.Errorf("%+v", got)
+	}
+}
+
+// To wait for answers that do not come is no pause: a standby in front of an API server and an owner that are both in a black hole
+// takes over all the same, and so does one whose queue is slow (B-252).
+func TestSlowLooksAreNoPause(t *testing.T) {
+	for name, c := range map[string]struct {
+		queue, api time.Duration
+		answer     fencing.Answer
+		within     time.Duration
+	}{
+		"no answer of the API server and none of the owner":  {0, 2010 * time.Millisecond, fencing.Answer{}, silence + 5*time.Second},
+		"no answer of the API server, and the owner refuses": {0, 2010 * time.Millisecond, fencing.Answer{Refused: true}, 8 * time.Second},
+		"a slow queue and no answer of the owner":            {2900 * time.Millisecond, 0, fencing.Answer{}, silence + 7*time.Second},
+		"all of it": {2900 * time.Millisecond, 2010 * time.Millisecond, fencing.Answer{}, silence + 12*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt := newTable()
+			well := alive(owner)
+			tt.look(&well)
+			tt.queueTakes, tt.apiTakes = c.queue, c.api
+			if c.api > 0 {
+				tt.apiErr = errors.New("no answer")
+			}
+			from := tt.now
+			for tt.look(&c.answer).Act == fencing.Wait {
+				if tt.now-from > 5*time.Minute {
+					t.Fatal("it never takes over")
+				}
+			}
+			if took := tt.now - from; took > c.within {
+				t.Errorf("it takes over after %v, want %v at most", took, c.within)
+			}
+		})
 	}
 }
 

@@ -217,7 +217,8 @@ func (m *member) readLease(ctx context.Context) {
 
 var errNoLease = errors.New("this process has no way to the API server")
 
-// ownerPatience bounds the question who has the queue: an answer that takes longer is none to act on.
+// ownerPatience bounds the question who has the queue: an answer that takes longer is none to act on. No other question of a look is
+// waited for so long.
 const ownerPatience = 3 * time.Second
 
 func (m *member) readOwner(ctx context.Context) {

@@ -59,7 +59,9 @@ func (s *sidecar) newMember(document runtimeconfig.Producer, authenticator trans
 		}
 	}
 	silence, beat := s.times()
-	m.init(fencing.CandidateConfig{Self: m.self, Silence: silence, Beat: beat, Random: endpoint.CryptoRandom{}.Float64})
+	m.init(fencing.CandidateConfig{
+		Self: m.self, Silence: silence, Beat: beat, Patience: ownerPatience, Random: endpoint.CryptoRandom{}.Float64,
+	})
 	return m, nil
 }
 
