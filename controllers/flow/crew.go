@@ -136,8 +136,17 @@ func (o *observation) crewQueue() (conditions.Condition, bool) {
 	case standbys[0].QueueCode == runtimeconfig.QueueConnectionMissing:
 		return conditions.False(kind, v1alpha1.ReasonConnectionSecretMissing, o.connectionHint()), true
 	default:
-		return conditions.False(kind, v1alpha1.ReasonStoreUnavailable, "the queue cannot be opened: "+standbys[0].QueueMessage), true
+		return conditions.False(kind, v1alpha1.ReasonStoreUnavailable, "the queue cannot be opened: "+standbys[0].QueueMessage+o.databaseHint()), true
 	}
+}
+
+// databaseHint says where a person may look while the queue of a database fails. Empty for other queues.
+func (o *observation) databaseHint() string {
+	if !o.flow.Spec.Queue.IsShared() {
+		return ""
+	}
+	ref := o.flow.Spec.Queue.PostgreSQL.ConnectionSecretRef
+	return fmt.Sprintf("; look after the database, or correct Secret %s, key %q: producers try on, and read a changed Secret within a minute or two", ref.Name, ref.Key)
 }
 
 func (o *observation) connectionHint() string {

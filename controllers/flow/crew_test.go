@@ -87,13 +87,31 @@ func TestCrew(t *testing.T) {
 			}, queue,
 			want{map[string]string{ready: "False/ConnectionSecretMissing", queue: "False/ConnectionSecretMissing"}, "kubectl create secret generic -n shop orders-db --from-literal=dsn=", v1alpha1.ProducerStatus{ReadyStandbys: ptr.To[int32](0)}},
 		},
+		"nobody gets into the database": {
+			crewed().withoutOwner(true), func(o *observation) {
+				for _, s := range o.stats.Standbys {
+					s.QueueAvailable, s.QueueMessage = false, "password authentication failed"
+				}
+			}, queue,
+			want{map[string]string{ready: "False/StoreUnavailable", queue: "False/StoreUnavailable"}, `password authentication failed; look after the database, or correct Secret orders-db, key "dsn"`, v1alpha1.ProducerStatus{ReadyStandbys: ptr.To[int32](0)}},
+		},
+		"the owner has lost the database": {
+			crewed(), func(o *observation) {
+				o.stats.Stats.QueueAvailable, o.stats.Stats.QueueMessage = false, "connection refused"
+			}, queue,
+			want{map[string]string{ready: "False/StoreUnavailable", queue: "False/StoreUnavailable"}, "connection refused; look after the database", v1alpha1.ProducerStatus{ActivePod: "p-1", ReadyStandbys: ptr.To[int32](2)}},
+		},
+		"a changed Secret does not work": {
+			crewed(), func(o *observation) { o.stats.Stats.QueueMessage = "the one before is still in use" }, queue,
+			want{map[string]string{ready: "True/Serving", queue: "True/QueueReady"}, "the one before is still in use", v1alpha1.ProducerStatus{ActivePod: "p-1", ReadyStandbys: ptr.To[int32](2)}},
+		},
 		"nobody reaches the database for a minute": {
 			crewed().withoutOwner(true), func(o *observation) {
 				for _, s := range o.stats.Standbys {
 					s.QueueAvailable, s.QueueMessage, s.FailureStage, s.FailureReason = false, "no route to host", "Load", "no route to host"
 				}
 			}, failed,
-			want{map[string]string{ready: "False/LoadFailed", queue: "False/StoreUnavailable", failed: "True/LoadFailed"}, "no route to host", v1alpha1.ProducerStatus{ReadyStandbys: ptr.To[int32](0)}},
+			want{map[string]string{ready: "False/LoadFailed", queue: "False/StoreUnavailable", failed: "True/LoadFailed"}, "no route to host; look after the database", v1alpha1.ProducerStatus{ReadyStandbys: ptr.To[int32](0)}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,8 +78,23 @@ func (o *observation) deliveryFailed() conditions.Condition {
 	if s.GetFailureStage() == "" {
 		return conditions.False(kind, v1alpha1.ReasonDelivering, "")
 	}
-	return conditions.True(kind, failureReason(s.FailureStage, s.FailureCode), fmt.Sprintf("stage %s: %s", s.FailureStage, s.FailureReason))
+	return conditions.True(kind, failureReason(s.FailureStage, s.FailureCode), fmt.Sprintf("stage %s: %s%s", s.FailureStage, s.FailureReason, o.remedy(s)))
 }
+
+// remedy says how a failure ends.
+func (o *observation) remedy(s *protocolv1.FlowStats) string {
+	switch {
+	case s.FailureCode == runtimeconfig.FailureFormat:
+		return ""
+	case s.State != stateFailed:
+		return o.databaseHint()
+	}
+	return fmt.Sprintf("; nothing is loaded before a person says so: remove the cause, then kubectl patch wpf -n %s %s --type merge -p '{\"spec\": {\"recoverNonce\": %d}}'",
+		o.flow.Namespace, o.flow.Name, s.RecoverNonce%maxNonce+1)
+}
+
+// maxNonce is the largest spec.recoverNonce.
+const maxNonce = 1<<31 - 1
 
 // rememberFailure keeps the latest failure, also after a recovery. Only one that ends the flow for good carries the nonce that a person has
 // to change; data of a newer format are not touched and can be loaded by the right version, whatever the nonce is.

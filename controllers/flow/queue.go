@@ -35,7 +35,7 @@ func (o *observation) queueAvailable(producer conditions.Condition, a applied) c
 	case s.State == "Loading":
 		return conditions.False(kind, v1alpha1.ReasonQueueLoading, "the producer loads the queue")
 	case !s.QueueAvailable:
-		return conditions.False(kind, v1alpha1.ReasonStoreUnavailable, "operations of the queue fail: "+s.QueueMessage)
+		return conditions.False(kind, v1alpha1.ReasonStoreUnavailable, "operations of the queue fail: "+s.QueueMessage+o.databaseHint())
 	case s.BacklogFull:
 		return conditions.True(kind, v1alpha1.ReasonBacklogFull, "the backlog is full and submitters are asked to come back; add workers or raise spec.backlog")
 	case a.resizeRefused != "":
@@ -43,7 +43,7 @@ func (o *observation) queueAvailable(producer conditions.Condition, a applied) c
 	case o.resizing():
 		return conditions.True(kind, v1alpha1.ReasonVolumeResizing, "the volume grows to "+ptr.To(o.flow.Spec.Queue.VolumeSize()).String())
 	}
-	return conditions.True(kind, v1alpha1.ReasonQueueReady, "")
+	return conditions.True(kind, v1alpha1.ReasonQueueReady, s.QueueMessage)
 }
 
 func (o *observation) volumeTrouble() (conditions.Condition, bool) {

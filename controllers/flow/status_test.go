@@ -300,7 +300,8 @@ func TestAFailureIsToldOnceAndRemembered(t *testing.T) {
 		FailureStage: "Accept", FailureCode: "conflict", FailureReason: "row 7 belongs to another id",
 	}
 	first := look()
-	if got := told(); len(got) != 1 || !strings.Contains(got[0], "Warning AcceptConflict") {
+	if got := told(); len(got) != 1 || !strings.Contains(got[0], "Warning AcceptConflict") ||
+		!strings.Contains(got[0], `kubectl patch wpf -n `+o.flow.Namespace+` `+o.flow.Name+` --type merge -p '{"spec": {"recoverNonce": 4}}'`) {
 		t.Errorf("events %q", got)
 	}
 	want := &v1alpha1.FailureStatus{

@@ -29,6 +29,13 @@ type Shared interface {
 	Owner(ctx context.Context) (Owner, error)
 }
 
+// Successor is implemented by back-ends that a writer at work can open anew: over another way, or as another user of the same store.
+type Successor interface {
+	// Continue makes this back-end write as former did: under its epoch, in the data that former loaded and in no other, whatever epoch
+	// that other data is at. former is closed; it is a back-end of the same kind.
+	Continue(former WorkQueue)
+}
+
 // Orphan is a job whose producer never said StoredAck.
 type Orphan struct {
 	JobRef

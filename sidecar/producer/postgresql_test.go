@@ -4,12 +4,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/fencing"
+	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/postgres"
 	"github.com/workpulling/workpulling/runtime/queue/postgres/postgrestest"
 )
 
@@ -103,4 +108,81 @@ func TestTheConnectionStringIsReadAnew(t *testing.T) {
 	p.start()
 	c.worker(-1)
 	c.stored(p, "kept", "")
+}
+
+// A changed connection that does not work is told of, and costs nothing while the one before works.
+func TestAConnectionStringThatDoesNotWorkIsTold(t *testing.T) {
+	server := postgrestest.Start(t)
+	dsn := server.URL(server.Database(t))
+	c := newCrew(t, 1)
+	file := c.connectAll(dsn)[0]
+	p := c.members[0]
+	p.start()
+	c.worker(-1)
+	write(t, file, strings.Replace(dsn, postgrestest.Password, "wrong", 1))
+	p.until("the refusal is reported, and the queue is available", func() bool {
+		s := p.operator.stats()
+		return s.GetQueueAvailable() && strings.Contains(s.GetQueueMessage(), "the one before is still in use") && strings.Contains(s.GetQueueMessage(), "password authentication failed")
+	})
+	c.stored(p, "kept", "")
+	write(t, file, dsn)
+	p.until("nothing is told any more", func() bool { return p.operator.stats().GetQueueMessage() == "" })
+	if epoch := p.operator.stats().GetEpoch(); epoch != 1 {
+		t.Errorf("epoch %d, want 1: nobody had to load", epoch)
+	}
+}
+
+// A certificate beside the connection string is a part of the connection.
+func TestEveryKeyOfTheSecretIsReadAnew(t *testing.T) {
+	server := postgrestest.Start(t)
+	c := newCrew(t, 1)
+	file := c.connectAll(server.URL(server.Database(t)))[0]
+	p := c.members[0]
+	p.start()
+	c.worker(-1)
+	sessions := func() (pids string) {
+		conn, err := pgx.Connect(t.Context(), server.SuperURL("postgres"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		const sql = `SELECT coalesce(string_agg(pid::text, ' '), '') FROM pg_stat_activity WHERE usename = $1`
+		if err := conn.QueryRow(t.Context(), sql, postgrestest.User).Scan(&pids); err != nil {
+			t.Fatal(err)
+		}
+		return pids
+	}
+	before := strings.Fields(sessions())
+	write(t, filepath.Join(filepath.Dir(file), "ca.crt"), "another")
+	p.until("every connection is a new one", func() bool {
+		now := strings.Fields(sessions())
+		return len(now) > 0 && !slices.ContainsFunc(now, func(pid string) bool { return slices.Contains(before, pid) })
+	})
+	c.stored(p, "kept", "")
+}
+
+// A Secret that comes to name another database does not carry an owner into it: he loads what is there.
+func TestAnotherDatabaseIsLoadedFirst(t *testing.T) {
+	server := postgrestest.Start(t)
+	c := newCrew(t, 1)
+	file := c.connectAll(server.URL(server.Database(t)))[0]
+	p := c.members[0]
+	p.start()
+	c.worker(-1)
+	c.stored(p, "in the first", "")
+
+	second := server.URL(server.Database(t))
+	other, err := postgres.New(t.Context(), postgres.Options{ConnString: second, FlowUID: p.document.FlowUID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, epoch, err := other.Load(t.Context(), "somebody", func(queue.Row) error { return nil }); err != nil || epoch != 1 {
+		t.Fatalf("epoch %d, error %v", epoch, err)
+	}
+	write(t, file, second)
+	p.until("a job is in the second", func() bool {
+		c.stored(p, fmt.Sprint(time.Now()), "")
+		return p.operator.stats().GetEpoch() == 2
+	})
 }

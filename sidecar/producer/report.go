@@ -138,6 +138,9 @@ func (m *member) report(ctx context.Context, document runtimeconfig.Producer, ha
 	default:
 		out = report(document, hash, m.self.PodUID, stats)
 	}
+	if out.QueueAvailable {
+		out.QueueMessage = m.queue.caution()
+	}
 	out.PodName, out.FencedTotal, out.Shared = m.self.Pod, m.fenced.Load(), m.shared
 	return out, nil
 }

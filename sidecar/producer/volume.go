@@ -36,7 +36,18 @@ type volume struct {
 	closed  bool
 	opening string // the version that is open
 	loaded  string // the owner argument of the last Load that succeeded
+	refused refusal
 }
+
+// refusal is a version that cannot be opened while the one before works on.
+type refusal struct {
+	version string
+	cause   error
+	at      time.Time
+}
+
+// refusalStands is how long a refused version is not tried again: it may be a password, and too many wrong ones lock a user out.
+const refusalStands = 10 * time.Second
 
 var _ queue.WorkQueue = (*volume)(nil)
 
@@ -97,13 +108,21 @@ func (v *volume) opened(ctx context.Context) (queue.WorkQueue, error) {
 	}
 	former, err := v.current()
 	if err == nil && version == v.opening || errors.Is(err, errClosed) {
+		v.refuse(refusal{})
 		return former, err
 	}
 	v.mu.Lock()
-	window := v.window
+	window, refused := v.window, v.refused
 	v.mu.Unlock()
+	now := time.Now() //nolint:forbidigo // pacing of attempts
+	if former != nil && refused.version == version && now.Sub(refused.at) < refusalStands {
+		return former, nil
+	}
 	back, err := v.open(ctx, window)
 	if err != nil && former != nil {
+		if ctx.Err() == nil {
+			v.refuse(refusal{version: version, cause: err, at: now})
+		}
 		return former, nil // what worked so far may go on working
 	}
 	if err != nil {
@@ -114,15 +133,34 @@ func (v *volume) opened(ctx context.Context) (queue.WorkQueue, error) {
 	if v.closed {
 		return nil, errors.Join(errClosed, back.Close())
 	}
-	v.opening = version
+	v.opening, v.refused = version, refusal{}
 	if former != nil {
 		_ = former.Close() // what is under way there fails and is tried again
+		if next, ok := back.(queue.Successor); ok {
+			next.Continue(former)
+		}
 	}
 	if again, ok := back.(queue.Deduplicating); ok && v.window != window {
 		again.SetDeduplicationWindow(v.window)
 	}
 	v.back = back
 	return back, nil
+}
+
+func (v *volume) refuse(r refusal) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.refused = r
+}
+
+// caution says why the newest version is not the one in use. Empty means that it is.
+func (v *volume) caution() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.refused.cause == nil {
+		return ""
+	}
+	return "the changed connection does not work, and the one before is still in use: " + v.refused.cause.Error()
 }
 
 // Load implements queue.WorkQueue.

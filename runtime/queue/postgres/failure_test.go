@@ -334,3 +334,29 @@ func TestServerErrors(t *testing.T) {
 		}
 	}
 }
+
+// A writer that opens its store anew goes on where it was. In another database it is nobody, even if that is at the same epoch.
+func TestAWriterContinuesInItsOwnDataOnly(t *testing.T) {
+	server := postgrestest.Shared(t)
+	own, foreign := server.Database(t), server.Database(t)
+	former := opened(t, optionsAt(server.Address(), own))
+	_, _, epoch := load(t, former)
+	store(t, former, epoch, 0, "a")
+	other := opened(t, optionsAt(server.Address(), foreign))
+	if _, _, same := load(t, other); same != epoch {
+		t.Fatalf("epochs %d and %d, want the same", epoch, same)
+	}
+	if err := former.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	again := opened(t, optionsAt(server.Address(), own))
+	again.Continue(former)
+	store(t, again, epoch, 1, "b")
+	strayed := opened(t, optionsAt(server.Address(), foreign))
+	strayed.Continue(former)
+	if _, err := strayed.Apply(t.Context(), epoch, queue.Batch{Stores: requests("c")}); !errors.Is(err, queue.ErrFenced) {
+		t.Errorf("a store in another database: %v, want it fenced", err)
+	}
+	store(t, other, epoch, 0, "d")
+}

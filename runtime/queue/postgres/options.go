@@ -132,6 +132,18 @@ func (q *Queue) prepare(ctx context.Context, schema, flowUID string) error {
 	return nil
 }
 
+// Continue implements queue.Successor: the mark of former's Load tells its data from a copy, and from any other at the same epoch.
+func (q *Queue) Continue(former queue.WorkQueue) {
+	if former, ok := former.(*Queue); ok {
+		former.mu.Lock()
+		loaded := former.mark
+		former.mu.Unlock()
+		q.mu.Lock()
+		q.mark = loaded
+		q.mu.Unlock()
+	}
+}
+
 // SetDeduplicationWindow implements queue.Deduplicating.
 func (q *Queue) SetDeduplicationWindow(window time.Duration) { q.window.Store(int64(window)) }
 
