@@ -21,6 +21,8 @@ import (
 // +kubebuilder:printcolumn:name="DeadLetters",type=integer,JSONPath=`.status.deadLetters`
 // +kubebuilder:printcolumn:name="Queue",type=string,priority=1,JSONPath=`.spec.queue.type`
 // +kubebuilder:printcolumn:name="Epoch",type=integer,priority=1,JSONPath=`.status.queue.epoch`
+// +kubebuilder:printcolumn:name="Active",type=string,priority=1,JSONPath=`.status.producer.activePod`
+// +kubebuilder:printcolumn:name="Standbys",type=integer,priority=1,JSONPath=`.status.producer.readyStandbys`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40",message="metadata.name must be at most 40 characters: the names of Services and pods are built from it"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter and hold only lower-case letters, digits and '-': it becomes the name of a Service"
