@@ -12,6 +12,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/queue/postgres"
 	"github.com/workpulling/workpulling/runtime/queue/postgres/postgrestest"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 )
 
 func optionsAt(address, database string) postgres.Options {
@@ -60,7 +61,7 @@ func retriable(t testing.TB, what string, err error) {
 // included. The batch then happened or it did not, whole; repeating it gives the answers of the first time (B-022, G-126).
 func TestCutAtEveryMessage(t *testing.T) {
 	server := postgrestest.Shared(t)
-	proxy := postgrestest.NewProxy(t, server.Address())
+	proxy := transporttest.NewProxy(t, server.Address())
 	q := opened(t, optionsAt(proxy.Address(), server.Database(t)))
 	_, _, epoch := load(t, q)
 	cursor, cuts, happened := int64(0), 0, 0
@@ -111,7 +112,7 @@ func TestCutAtEveryMessage(t *testing.T) {
 // The same for Load: ownership changed or it did not, and the next load finds out (B-042).
 func TestLoadCutAtEveryMessage(t *testing.T) {
 	server := postgrestest.Shared(t)
-	proxy := postgrestest.NewProxy(t, server.Address())
+	proxy := transporttest.NewProxy(t, server.Address())
 	database := server.Database(t)
 	writer := opened(t, optionsAt(server.Address(), database))
 	q := opened(t, optionsAt(proxy.Address(), database))
@@ -213,12 +214,12 @@ func eventually(t testing.TB, try func() error) {
 // A writer that vanishes in the middle of a transaction, without closing its connection, holds up its successor for a bounded time.
 func TestVanishedWriterLosesItsLock(t *testing.T) {
 	server := postgrestest.Shared(t)
-	proxy := postgrestest.NewProxy(t, server.Address())
+	proxy := transporttest.NewProxy(t, server.Address())
 	database := server.Database(t)
 	vanished, successor := opened(t, optionsAt(proxy.Address(), database)), opened(t, optionsAt(server.Address(), database))
 	_, _, epoch := load(t, vanished)
 	store(t, vanished, epoch, 0, "a")
-	proxy.StallAt(2) // the transaction has locked and read, and never hears of its writes
+	proxy.FreezeAt(2) // the transaction has locked and read, and never hears of its writes
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	failed := make(chan error)
@@ -227,7 +228,7 @@ func TestVanishedWriterLosesItsLock(t *testing.T) {
 		failed <- err
 	}()
 	eventually(t, func() error {
-		if !proxy.Stalled() {
+		if !proxy.Frozen() {
 			return errors.New("the transaction has not come that far")
 		}
 		return nil
@@ -240,7 +241,7 @@ func TestVanishedWriterLosesItsLock(t *testing.T) {
 	}
 	cancel()
 	retriable(t, "the vanished writer", <-failed)
-	proxy.Resume()
+	proxy.Thaw()
 	eventually(t, func() error {
 		_, err := vanished.Apply(t.Context(), epoch, queue.Batch{Cursor: 1, Stores: requests("b")})
 		if errors.Is(err, queue.ErrFenced) {
@@ -261,7 +262,9 @@ func TestServerCrash(t *testing.T) {
 		go func() {
 			defer close(end)
 			<-time.After(time.Duration(50+50*round) * time.Millisecond)
-			server.Kill(t)
+			if err := server.Kill(); err != nil {
+				t.Error(err)
+			}
 		}()
 		for {
 			result, err := q.Apply(t.Context(), epoch, queue.Batch{Cursor: cursor, Stores: requests(fmt.Sprintf("job-%d", cursor+1))})
@@ -274,7 +277,9 @@ func TestServerCrash(t *testing.T) {
 		<-end
 		_, err := q.Apply(t.Context(), epoch, queue.Batch{})
 		retriable(t, "without a server", err)
-		server.Restart(t)
+		if err := server.Run(); err != nil {
+			t.Fatal(err)
+		}
 		// The last store may have happened; repeating it gives its sequence.
 		eventually(t, func() error {
 			result, err := q.Apply(t.Context(), epoch, queue.Batch{Cursor: cursor, Stores: requests(fmt.Sprintf("job-%d", cursor+1))})

@@ -12,13 +12,14 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue/postgres"
 	"github.com/workpulling/workpulling/runtime/queue/postgres/postgrestest"
 	"github.com/workpulling/workpulling/runtime/queue/queuetest"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 )
 
 // What the clients of two processes see is linearizable, whatever happens to their connections (G-120, B-059).
 func TestLinearizableOverCuts(t *testing.T) {
 	seed := queuetest.Seed(t)
 	server := postgrestest.Shared(t)
-	proxy := postgrestest.NewProxy(t, server.Address())
+	proxy := transporttest.NewProxy(t, server.Address())
 	database := server.Database(t)
 	for i := range uint64(6) {
 		random := rand.New(rand.NewPCG(seed, i))
@@ -56,12 +57,16 @@ func TestLinearizableOverCrashes(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		crash.Go(func() {
 			<-time.After(time.Duration(50+random.IntN(200)) * time.Millisecond)
-			server.Kill(t)
+			if err := server.Kill(); err != nil {
+				t.Error(err)
+			}
 			cancel() // what is asked of a server that is not there is not worth a line
 		})
 		queuetest.Workload{Seed: seed + i, Clients: 4, Steps: 1000}.Run(ctx, handles, r.Record)
 		crash.Wait()
-		server.Restart(t)
+		if err := server.Run(); err != nil {
+			t.Fatal(err)
+		}
 		history = queuetest.Renumber(history, r.Events)
 	}
 	check(t, seed, history)

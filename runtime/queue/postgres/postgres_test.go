@@ -17,6 +17,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue/postgres"
 	"github.com/workpulling/workpulling/runtime/queue/postgres/postgrestest"
 	"github.com/workpulling/workpulling/runtime/queue/queuetest"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 )
 
 func TestMain(m *testing.M) {
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 func places(t *testing.T, open func(options postgres.Options) (queue.WorkQueue, error)) func(testing.TB, queuetest.Options) queuetest.Place {
 	server := postgrestest.Shared(t)
 	database := server.Database(t)
-	proxy := postgrestest.NewProxy(t, server.Address())
+	proxy := transporttest.NewProxy(t, server.Address())
 	var count atomic.Int64
 	return func(t testing.TB, options queuetest.Options) queuetest.Place {
 		place := fmt.Sprintf("%d/", count.Add(1))
@@ -54,8 +55,8 @@ func places(t *testing.T, open func(options postgres.Options) (queue.WorkQueue, 
 				return spoil(t, q, damage)
 			},
 			Hang: func(queue.WorkQueue) func() {
-				proxy.Stall()
-				return proxy.Resume
+				proxy.Freeze()
+				return proxy.Thaw
 			},
 		}
 	}

@@ -6,16 +6,20 @@ import (
 	"testing"
 )
 
-// Proxy forwards TCP connections to a target that may change, and fails on demand.
+// Proxy forwards TCP connections to a target that may change, and fails on demand. A request is what a client sends until the target
+// answers, counted over all connections.
 type Proxy struct {
 	listener net.Listener
 	running  sync.WaitGroup
 
-	mu     sync.Mutex
-	target string
-	frozen chan struct{} // not nil while frozen; closed by Thaw
-	closed bool
-	conns  map[net.Conn]struct{}
+	mu       sync.Mutex
+	target   string
+	frozen   chan struct{} // not nil while frozen; closed by Thaw
+	closed   bool
+	links    map[*link]struct{}
+	cutAt    int  // requests until the cut; 0 means that there is none
+	forward  bool // whether the request at the cut reaches the target
+	freezeAt int  // requests until the freeze; 0 means that there is none
 }
 
 // NewProxy listens on loopback until the test ends.
@@ -25,7 +29,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{listener: listener, target: target, conns: map[net.Conn]struct{}{}}
+	p := &Proxy{listener: listener, target: target, links: map[*link]struct{}{}}
 	p.running.Go(p.accept)
 	t.Cleanup(func() {
 		p.mu.Lock()
@@ -49,25 +53,60 @@ func (p *Proxy) Retarget(target string) {
 	p.target = target
 }
 
-// Cut closes every connection.
+// Cut closes every connection; new ones work.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for conn := range p.conns {
-		conn.Close()
+	for l := range p.links {
+		l.close()
 	}
+}
+
+// CutAt closes the connection that carries the nth request from now (1 is the next). With forward the request reaches the target, which
+// answers it, and the client never hears; without, the target never hears either.
+func (p *Proxy) CutAt(n int, forward bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cutAt, p.forward = n, forward
+}
+
+// Pending tells whether the cut of CutAt has not happened, and cancels it.
+func (p *Proxy) Pending() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pending := p.cutAt > 0
+	p.cutAt = 0
+	return pending
 }
 
 // Freeze stops forwarding without closing anything: every connection is half open, and new ones get no answer (B-170).
 func (p *Proxy) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.freeze()
+}
+
+// FreezeAt freezes when the nth request from now (1 is the next) arrives; the target never hears of it before Thaw.
+func (p *Proxy) FreezeAt(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.freezeAt = n
+}
+
+func (p *Proxy) freeze() {
 	if p.frozen == nil {
 		p.frozen = make(chan struct{})
 	}
 }
 
-// Thaw forwards again.
+// Frozen tells whether the proxy is frozen.
+func (p *Proxy) Frozen() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.frozen != nil
+}
+
+// Thaw forwards again, what was held back first.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,15 +118,15 @@ func (p *Proxy) Thaw() {
 
 func (p *Proxy) accept() {
 	for {
-		conn, err := p.listener.Accept()
+		client, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		p.running.Go(func() { p.forward(conn) })
+		p.running.Go(func() { p.serve(client) })
 	}
 }
 
-func (p *Proxy) forward(client net.Conn) {
+func (p *Proxy) serve(client net.Conn) {
 	defer client.Close()
 	p.mu.Lock()
 	target := p.target
@@ -97,52 +136,50 @@ func (p *Proxy) forward(client net.Conn) {
 	if err != nil {
 		return
 	}
-	defer server.Close()
-	if !p.remember(client, server) {
+	l := &link{proxy: p, client: client, server: server}
+	defer l.close()
+	if !p.remember(l) {
 		return
 	}
-	defer p.forget(client, server)
+	defer p.forget(l)
 	var both sync.WaitGroup
-	both.Go(func() { p.pipe(server, client) })
-	both.Go(func() { p.pipe(client, server) })
+	both.Go(l.requests)
+	both.Go(l.answers)
 	both.Wait()
 }
 
-func (p *Proxy) remember(conns ...net.Conn) bool {
+// remember lets Cut find a link; false means that the proxy has closed, and nobody will cut this one any more.
+func (p *Proxy) remember(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, conn := range conns {
-		p.conns[conn] = struct{}{}
-	}
+	p.links[l] = struct{}{}
 	return !p.closed
 }
 
-func (p *Proxy) forget(conns ...net.Conn) {
+func (p *Proxy) forget(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, conn := range conns {
-		delete(p.conns, conn)
-	}
+	delete(p.links, l)
 }
 
-func (p *Proxy) pipe(to, from net.Conn) {
-	defer to.Close()
-	defer from.Close()
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buffer)
-		p.wait()
-		if n > 0 {
-			if _, err := to.Write(buffer[:n]); err != nil {
-				return
-			}
-		}
-		if err != nil {
-			return
+// count counts a request; cut tells whether its connection is to be cut.
+func (p *Proxy) count() (cut, forward bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cutAt > 0 {
+		p.cutAt--
+		cut = p.cutAt == 0
+	}
+	if p.freezeAt > 0 {
+		p.freezeAt--
+		if p.freezeAt == 0 {
+			p.freeze()
 		}
 	}
+	return cut, p.forward
 }
 
+// wait waits for the end of a freeze.
 func (p *Proxy) wait() {
 	p.mu.Lock()
 	frozen := p.frozen

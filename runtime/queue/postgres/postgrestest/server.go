@@ -2,6 +2,7 @@ package postgrestest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 )
 
 // Password is that of User, for connections over TCP.
@@ -114,12 +117,12 @@ func (s *Server) attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: s.user, Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 }
 
-// Run starts the server again after Stop or Kill, on the same port where that is possible.
+// Run starts the server again after Kill, on the same port where that is possible.
 func (s *Server) Run() error {
 	var err error
 	for range 5 { // somebody else may take the port before the server does
 		if s.Port == 0 {
-			if s.Port, err = freePort(); err != nil {
+			if s.Port, err = transporttest.FindPort(); err != nil {
 				return err
 			}
 		}
@@ -214,50 +217,43 @@ func (s *Server) stop(signal syscall.Signal) error {
 	}
 }
 
-// Stop ends the server in good order; connections are cut.
-func (s *Server) Stop(t testing.TB) {
-	t.Helper()
-	if err := s.stop(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Kill ends the server as a crash does: all of its processes at once.
-func (s *Server) Kill(t testing.TB) {
-	t.Helper()
-	s.signalAll(t, syscall.SIGKILL)
-	<-s.process.done
-}
-
-// Restart runs a stopped or killed server again.
-func (s *Server) Restart(t testing.TB) {
-	t.Helper()
-	if err := s.Run(); err != nil {
-		t.Fatalf("restarting PostgreSQL: %v", err)
+func (s *Server) Kill() error {
+	if err := s.signalAll(syscall.SIGKILL); err != nil {
+		return err
 	}
+	<-s.process.done
+	return nil
 }
 
 // Pause stops all processes of the server without ending any: it answers nothing, and keeps its connections.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
-	s.signalAll(t, syscall.SIGSTOP)
+	if err := s.signalAll(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Resume ends a Pause.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
-	s.signalAll(t, syscall.SIGCONT)
+	if err := s.signalAll(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// signalAll reaches the postmaster first, so that it starts no other process, and then its children: each has a session of its own.
-func (s *Server) signalAll(t testing.TB, signal syscall.Signal) {
-	t.Helper()
-	children := childrenOf(s.process.pid)
-	for _, pid := range append([]int{s.process.pid}, children...) {
-		if err := syscall.Kill(pid, signal); err != nil && err != syscall.ESRCH {
-			t.Fatal(err)
+// signalAll reaches the postmaster, which is stopped first so that it starts no other process, and its children: each has a session of
+// its own.
+func (s *Server) signalAll(signal syscall.Signal) error {
+	if err := syscall.Kill(s.process.pid, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("stopping the postmaster: %w", err)
+	}
+	for _, pid := range append([]int{s.process.pid}, childrenOf(s.process.pid)...) {
+		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("sending %s to process %d of the server: %w", signal, pid, err)
 		}
 	}
+	return nil
 }
 
 func (s *Server) remove() error {
@@ -287,7 +283,7 @@ func (s *Server) URL(database string) string { return URLAt(s.Address(), databas
 // Address is where the server listens.
 func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)) }
 
-// URLAt is URL for another address that leads to the server, such as a Proxy's.
+// URLAt is URL for another address that leads to the server, such as a proxy's.
 func URLAt(address, database string) string {
 	u := url.URL{Scheme: "postgres", User: url.UserPassword(User, Password), Host: address, Path: database, RawQuery: "sslmode=disable"}
 	return u.String()
@@ -307,13 +303,4 @@ func (s *Server) Exec(ctx context.Context, database, sql string) error {
 	_, err = conn.PgConn().Exec(ctx, sql).ReadAll()
 	_ = conn.Close(ctx)
 	return err
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
-	if err != nil {
-		return 0, err
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }
