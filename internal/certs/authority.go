@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -20,6 +21,9 @@ import (
 // syncEvery is how often a replica reads the authority again, to follow a rotation by another and to write a lost Secret again before
 // the last process that knows it ends. Reading one Secret by name needs no right to list or watch Secrets.
 const syncEvery = 5 * time.Second
+
+// ErrDamaged says that the Secret of the authority does not hold one, and that this process never knew one. A person has to delete it.
+var ErrDamaged = errors.New("damaged; delete it and a new one is made")
 
 // Authority is the operator's own certificate authority.
 type Authority struct {
@@ -55,7 +59,7 @@ func (a *Authority) Sync(ctx context.Context) error {
 	if damage != nil {
 		done = "Wrote the damaged certificate authority again"
 		if ring = a.known(); ring.current.cert == nil {
-			return fmt.Errorf("the authority's Secret %s is damaged; delete it and a new one is made: %w", a.key, damage)
+			return fmt.Errorf("the authority's Secret %s is %w: %w", a.key, ErrDamaged, damage)
 		}
 	}
 	ring, changed, err := ring.advance(a.clock.Now())

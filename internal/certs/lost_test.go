@@ -142,8 +142,8 @@ func TestDamagedAuthorityThatNobodyKnowsIsAnError(t *testing.T) {
 	if err := c.Create(t.Context(), authoritySecret()); err != nil {
 		t.Fatal(err)
 	}
-	if err := NewAuthority(c, authorityKey, clock, logr.Discard()).Sync(t.Context()); err == nil {
-		t.Error("an authority was read from an empty Secret")
+	if err := NewAuthority(c, authorityKey, clock, logr.Discard()).Sync(t.Context()); !errors.Is(err, ErrDamaged) {
+		t.Errorf("an authority was read from an empty Secret: error %v", err)
 	}
 }
 

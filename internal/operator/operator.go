@@ -6,10 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -19,7 +21,9 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -81,7 +85,8 @@ type Parts struct {
 	Metrics crmetrics.RegistererGatherer
 }
 
-// New puts an operator together and loads its certificate authority.
+// New puts an operator together and loads its certificate authority. It waits for an API server that does not answer yet, for
+// startPatience.
 func New(ctx context.Context, config *rest.Config, options Options, parts Parts, log logr.Logger) (*Operator, error) {
 	if err := options.validate(); err != nil {
 		return nil, err
@@ -92,15 +97,28 @@ func New(ctx context.Context, config *rest.Config, options Options, parts Parts,
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = qps, burst
-	direct, err := client.New(config, client.Options{Scheme: scheme})
+	mapper, err := newMapper(config)
+	if err != nil {
+		return nil, err
+	}
+	direct, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	authority := certs.NewAuthority(direct, types.NamespacedName{Namespace: options.Namespace, Name: options.AuthoritySecret}, clock.RealClock{}, log)
-	if err := authority.Sync(ctx); err != nil {
+	caching, err := cacheOptions(options.WatchNamespaces)
+	if err != nil {
 		return nil, err
 	}
-	manager, err := newManager(config, scheme, options, authority, log)
+	authority := certs.NewAuthority(direct, types.NamespacedName{Namespace: options.Namespace, Name: options.AuthoritySecret}, clock.RealClock{}, log)
+	if err := reach(ctx, log, func(ctx context.Context) error {
+		if err := authority.Sync(ctx); err != nil {
+			return err
+		}
+		return lookUp(mapper, scheme, maps.Keys(caching.ByObject))
+	}); err != nil {
+		return nil, err
+	}
+	manager, err := newManager(config, mapper, scheme, options, caching, authority, log)
 	if err != nil {
 		return nil, err
 	}
@@ -122,14 +140,23 @@ func (o *Operator) Run(ctx context.Context) error {
 	return nil
 }
 
-func newManager(config *rest.Config, scheme *runtime.Scheme, options Options, authority *certs.Authority, log logr.Logger) (ctrl.Manager, error) {
-	caching, err := cacheOptions(options.WatchNamespaces)
+func newMapper(config *rest.Config) (meta.RESTMapper, error) {
+	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("making a client: %w", err)
 	}
+	mapper, err := apiutil.NewDynamicRESTMapper(config, transport)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the look-up of kinds: %w", err)
+	}
+	return mapper, nil
+}
+
+func newManager(config *rest.Config, mapper meta.RESTMapper, scheme *runtime.Scheme, options Options, caching cache.Options, authority *certs.Authority, log logr.Logger) (ctrl.Manager, error) {
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Logger: log, Cache: caching,
-		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
+		Client:         client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics: metricsserver.Options{
 			BindAddress: options.MetricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
 			TLSOpts: []func(*tls.Config){func(c *tls.Config) { serveAs(c, authority, "workpulling-operator-metrics."+options.Namespace+".svc") }},
