@@ -3,11 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 )
 
 // Counters are the producer's own figures of a flow, read from its metrics. They are for a person to watch; the proof of a run
@@ -49,19 +45,16 @@ func (c *Counters) Read(ctx context.Context, kubectl *Kubectl, namespace, flow s
 }
 
 func (c *Counters) parse(text string) error {
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	metrics, err := ReadMetrics(strings.NewReader(text))
 	if err != nil {
-		return fmt.Errorf("reading the producer's metrics: %w", err)
+		return err
 	}
-	value := func(name string) (sum float64) {
-		for _, metric := range families["workpulling_flow_"+name].GetMetric() {
-			sum += metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + metric.GetUntyped().GetValue()
-		}
-		return sum
-	}
-	if families["workpulling_flow_backlog_jobs"] == nil {
+	if _, found := metrics.Sum("workpulling_flow_backlog_jobs"); !found {
 		return errors.New("the producer's metrics hold no workpulling_flow_backlog_jobs")
+	}
+	value := func(name string) float64 {
+		sum, _ := metrics.Sum("workpulling_flow_" + name)
+		return sum
 	}
 	c.Backlog, c.InFlight, c.Workers = value("backlog_jobs"), value("in_flight_jobs"), value("bound_workers")
 	c.Redelivered.observe(value("redelivered_jobs_total"))

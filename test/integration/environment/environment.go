@@ -30,6 +30,8 @@ type Options struct {
 type Environment struct {
 	// Config reaches the API as an administrator.
 	Config *rest.Config
+	// Kubeconfig is a file that says the same, for other programs; empty where the API comes from KUBEBUILDER_ASSETS.
+	Kubeconfig string
 	// Client knows the core kinds and ours. It refuses unknown fields.
 	Client client.Client
 	// HasControllers says whether a controller manager runs: garbage collection,
@@ -93,7 +95,7 @@ func connectTo(kubeconfig string, stop func() error) (*Environment, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("reading %s: %w", kubeconfig, err), stop())
 	}
-	return &Environment{Config: config, HasControllers: true, stop: stop}, nil
+	return &Environment{Config: config, Kubeconfig: kubeconfig, HasControllers: true, stop: stop}, nil
 }
 
 func startEnvtest() (*Environment, error) {

@@ -134,13 +134,13 @@ func (s *site) newGuard() *fencing.Guard {
 // token asks for a real one; without audiences it is for the API server, without a pod it is bound to nothing.
 func (s *site) token(account string, pod *corev1.Pod, audiences ...string) string {
 	s.t.Helper()
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: ptr.To[int64](3600)}}
+	spec := authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: ptr.To[int64](3600)}
 	if pod != nil {
-		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}
+		spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}
 	}
-	owner := &corev1.ServiceAccount{ObjectMeta: s.meta(account)}
-	must(s.t, s.env.Client.SubResource("token").Create(s.t.Context(), owner, request))
-	return request.Status.Token
+	token, err := environment.RequestToken(s.t.Context(), s.env.Client, s.namespace, account, spec)
+	must(s.t, err)
+	return token
 }
 
 // pod makes one that a pool controls, or nobody.

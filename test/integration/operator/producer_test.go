@@ -24,6 +24,7 @@ import (
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
+	"github.com/workpulling/workpulling/test/integration/environment"
 )
 
 // producer reports for a flow as its sidecar would.
@@ -156,15 +157,10 @@ func (p *producer) start(uid string) {
 }
 
 func podToken(ctx context.Context, pod *corev1.Pod) (string, error) {
-	request := &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{
+	return environment.RequestToken(ctx, env.Client, pod.Namespace, pod.Spec.ServiceAccountName, authv1.TokenRequestSpec{
 		Audiences: []string{runtimeconfig.TokenAudience}, ExpirationSeconds: ptr.To[int64](600),
 		BoundObjectRef: &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
-	}}
-	account := &corev1.ServiceAccount{ObjectMeta: named(pod.Namespace, pod.Spec.ServiceAccountName)}
-	if err := env.Client.SubResource("token").Create(ctx, account, request); err != nil {
-		return "", err
-	}
-	return request.Status.Token, nil
+	})
 }
 
 // report is the state that the configuration asks for, with the numbers that the test set.
