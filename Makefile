@@ -95,9 +95,9 @@ test-e2e: cluster-bin $(HELM) ## Run the end-to-end tests on a real local Kubern
 		go test -v -tags e2e -count=1 -timeout $(TIMEOUT) ./test/e2e/... $(if $(FOCUS),-ginkgo.label-filter='$(FOCUS)')
 
 .PHONY: crash
-crash: cluster-bin ## Kill the real sidecars under load and prove that nothing was lost (DURATION=10m, SEED=k to replay one, RESULTS=file)
-	@hack/setup.sh go
-	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) $(PROGRESS) "crash tests" \
+crash: cluster-bin ## Kill the real sidecars under load and prove that nothing was lost (DURATION=10m for each of three, SEED=k to replay, FOCUS=regexp, RESULTS=file)
+	@hack/setup.sh go postgres
+	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) WORKPULLING_REQUIRE_POSTGRES=1 $(PROGRESS) "crash tests" \
 		go test -v -tags crash -count=1 -timeout 0 ./test/crash -run '$(or $(FOCUS),.)' -args -length=$(DURATION) \
 		$(if $(SEED),-seed=$(SEED)) $(if $(RESULTS),-results=$(abspath $(RESULTS)))
 

@@ -22,7 +22,6 @@ const (
 	EnvApp    = "WORKPULLING_CRASH_APP"
 	EnvLedger = "WORKPULLING_CRASH_LEDGER"
 	EnvSeed   = "WORKPULLING_CRASH_SEED"
-	EnvWorker = "WORKPULLING_CRASH_WORKER"
 )
 
 // appPort is where the app listens, at its pod's address.

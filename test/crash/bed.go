@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,15 +23,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 	"github.com/workpulling/workpulling/test/builders"
+	"github.com/workpulling/workpulling/test/harness"
 	"github.com/workpulling/workpulling/test/integration/environment"
 )
 
@@ -42,6 +43,9 @@ const (
 	// operatorHost is the name of the operator's Service.
 	operatorHost = "operator.test"
 )
+
+// metricLimit is how long a sidecar may take to tell its figures; one that is paused takes for ever.
+const metricLimit = 2 * time.Second
 
 // deduplicationWindow is short, so that a long run sees tombstones go and memory stay, and longer than a job should wait for a look.
 const deduplicationWindow = 4 * time.Minute
@@ -63,10 +67,14 @@ type Options struct {
 // Bed is a flow and a pool with everything around them.
 type Bed struct {
 	Options
-	Node      *Node
+	Node *Node
+	// Spared is the UID of a worker's pod that nothing happens to.
+	Spared    string
 	env       *environment.Environment
 	namespace string
 	operator  *container
+	producers int
+	leader    atomic.Pointer[pod] // as follow saw it last
 	roots     *x509.CertPool
 	token     string
 	stopOnce  func() error
@@ -173,46 +181,22 @@ func (b *Bed) Ledgers() string { return filepath.Join(b.Dir, "ledgers") }
 
 // startOperator runs the operator as a process that can be killed like the others.
 func (b *Bed) startOperator(context.Context) error {
-	kubeconfig := filepath.Join(b.Dir, "kubeconfig")
-	config := clientcmdapi.NewConfig()
-	config.Clusters["bed"] = &clientcmdapi.Cluster{Server: b.env.Config.Host, CertificateAuthorityData: b.env.Config.CAData, CertificateAuthority: b.env.Config.CAFile}
-	config.AuthInfos["bed"] = &clientcmdapi.AuthInfo{
-		Token: b.env.Config.BearerToken, ClientCertificateData: b.env.Config.CertData, ClientKeyData: b.env.Config.KeyData,
-		ClientCertificate: b.env.Config.CertFile, ClientKey: b.env.Config.KeyFile,
-	}
-	config.Contexts["bed"] = &clientcmdapi.Context{Cluster: "bed", AuthInfo: "bed", Namespace: b.namespace}
-	config.CurrentContext = "bed"
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
-		return fmt.Errorf("writing the operator's kubeconfig: %w", err)
-	}
-	reports, err := freeAddress()
+	port, err := transporttest.FindPort()
 	if err != nil {
 		return err
 	}
-	_, port, err := net.SplitHostPort(reports)
-	if err != nil {
-		return err
-	}
+	reports := fmt.Sprintf("127.0.0.1:%d", port)
 	b.operator = runContainer("operator", command{
 		program: b.program("operator"),
 		args: []string{
-			"--kubeconfig=" + kubeconfig, "--namespace=" + b.namespace, "--runtime-image=workpulling/runtime:crash",
-			"--operator-address=" + operatorHost + ":" + port, "--reports-bind-address=" + reports, "--metrics-bind-address=0",
+			"--kubeconfig=" + b.env.Kubeconfig, "--namespace=" + b.namespace, "--runtime-image=workpulling/runtime:crash",
+			fmt.Sprintf("--operator-address=%s:%d", operatorHost, port), "--reports-bind-address=" + reports, "--metrics-bind-address=0",
 			"--health-probe-bind-address=0", "--leader-elect=false",
 		},
 		env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.Dir},
 		log: filepath.Join(b.Dir, "logs", "operator.log"),
 	}, b.Node.unasked)
 	return nil
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("looking for a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
 
 // objects makes the flow and its pool.
@@ -222,6 +206,7 @@ func (b *Bed) objects(ctx context.Context) error {
 	if b.Flow != nil {
 		b.Flow(flow)
 	}
+	b.producers = int(flow.Spec.Producer.Replicas)
 	pool := builders.MakePool(poolName, b.namespace, flowName).Replicas(int32(b.Workers)).Concurrency(8).
 		Handler(appPort, "/jobs", int32(handlerTimeout/time.Second)).Obj()
 	for _, object := range b.Options.Objects {
@@ -233,9 +218,9 @@ func (b *Bed) objects(ctx context.Context) error {
 	return errors.Join(b.env.Client.Create(ctx, flow), b.env.Client.Create(ctx, pool))
 }
 
-// serving waits until a producer and all workers are ready.
+// serving waits until all producers and workers are ready.
 func (b *Bed) serving(ctx context.Context) error {
-	for len(b.ready(v1alpha1.RoleProducer)) == 0 || len(b.ready(v1alpha1.RoleWorker)) < b.Workers {
+	for !b.allReady() {
 		if ctx.Err() != nil {
 			b.Node.mu.Lock()
 			waiting := b.Node.waiting
@@ -244,7 +229,12 @@ func (b *Bed) serving(ctx context.Context) error {
 		}
 		pause(ctx, 50*time.Millisecond)
 	}
+	b.Spared = b.Node.podsOf(v1alpha1.RoleWorker)[0].uid()
 	return b.credentials(ctx)
+}
+
+func (b *Bed) allReady() bool {
+	return len(b.ready(v1alpha1.RoleProducer)) == b.producers && len(b.ready(v1alpha1.RoleWorker)) == b.Workers
 }
 
 // ready are the pods of a role that are ready.
@@ -262,7 +252,7 @@ func (b *Bed) credentials(ctx context.Context) (err error) {
 	if !b.roots.AppendCertsFromPEM([]byte(from.configMaps[runtimeconfig.CAConfigMapName]["ca.crt"])) {
 		return errors.New("there is no CA to trust")
 	}
-	b.token, err = requestToken(ctx, b.env.Client, b.namespace, submitter, authenticationv1.TokenRequestSpec{
+	b.token, err = environment.RequestToken(ctx, b.env.Client, b.namespace, submitter, authenticationv1.TokenRequestSpec{
 		Audiences: []string{runtimeconfig.TokenAudience}, ExpirationSeconds: ptr.To[int64](24 * 3600),
 	})
 	return err
@@ -286,7 +276,7 @@ func (b *Bed) Load(rate float64) *Load {
 		Jobs:   "https://" + host + "/v1/flows/" + flowName + "/jobs",
 		Client: &http.Client{Transport: transport, Timeout: 10 * time.Second},
 		Token:  func() string { return b.token },
-		Seed:   b.Seed, Rate: rate, Outstanding: 2000,
+		Seed:   b.Seed, Rate: rate, Outstanding: 2000, StandsBy: b.standsBy,
 	}
 }
 
@@ -300,14 +290,23 @@ func (b *Bed) intake(host string) (string, error) {
 	return netip.AddrPortFrom(at, runtimeconfig.PortIntake).String(), nil
 }
 
-// Metric reads one figure of a pod's sidecar, the sum over its labels.
+// metric reads one figure of a pod's sidecar, the sum over its labels.
 func (b *Bed) metric(p *pod, name string) (float64, error) {
-	answer, err := http.Get("http://" + p.port(runtimeconfig.PortMetrics) + "/metrics")
+	client := http.Client{Timeout: metricLimit, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get("http://" + p.port(runtimeconfig.PortMetrics) + "/metrics")
 	if err != nil {
 		return 0, err
 	}
 	defer answer.Body.Close()
-	return sumMetric(answer.Body, name)
+	metrics, err := harness.ReadMetrics(answer.Body)
+	if err != nil {
+		return 0, err
+	}
+	sum, found := metrics.Sum(name)
+	if !found {
+		return 0, fmt.Errorf("%s has no metric %s", p.name(), name)
+	}
+	return sum, nil
 }
 
 // DataDir is the volume of the first producer's Local queue.

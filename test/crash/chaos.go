@@ -14,24 +14,22 @@ import (
 // Chaos carries out a schedule of faults on a bed.
 type Chaos struct {
 	Bed *Bed
-	// Database is told of KillDatabase.
-	Database func(context.Context) error
+	// Database kills the database and starts it again after a while. It says whether it was up.
+	Database func(ctx context.Context, down time.Duration) (bool, error)
 	// Say prints one line.
 	Say func(format string, args ...any)
-	// Spared is the UID of a pod that nothing happens to.
-	Spared string
 
 	mu   sync.Mutex
 	done map[Kind]int
 	idle int
 }
 
-// Run carries the faults out at their times, and returns when the last pause is over or ctx has ended.
+// Run carries the faults out at their times, and returns when the last of them is over, which ctx cuts short.
 func (c *Chaos) Run(ctx context.Context, faults []Fault) error {
 	c.done = map[Kind]int{}
 	start := time.Now()
-	var pauses sync.WaitGroup
-	defer pauses.Wait()
+	var lasting sync.WaitGroup
+	defer lasting.Wait()
 	failed := make(chan error, 1)
 	for _, f := range faults {
 		pause(ctx, time.Until(start.Add(f.At)))
@@ -39,13 +37,13 @@ func (c *Chaos) Run(ctx context.Context, faults []Fault) error {
 			return nil
 		}
 		c.Say("%s  (%s)", f, time.Duration(now()))
-		if !f.pauses() {
+		if !f.lasts() {
 			if err := c.count(f)(c.do(ctx, f)); err != nil {
 				return err
 			}
 			continue
 		}
-		pauses.Go(func() {
+		lasting.Go(func() {
 			if err := c.count(f)(c.do(ctx, f)); err != nil {
 				select {
 				case failed <- err:
@@ -54,7 +52,7 @@ func (c *Chaos) Run(ctx context.Context, faults []Fault) error {
 			}
 		})
 	}
-	pauses.Wait()
+	lasting.Wait()
 	select {
 	case err := <-failed:
 		return err
@@ -90,7 +88,9 @@ func (c *Chaos) do(ctx context.Context, f Fault) (bool, error) {
 	case KillOperator:
 		return c.Bed.operator.kill()
 	case KillDatabase:
-		return true, c.Database(ctx)
+		return c.Database(ctx, f.For)
+	case KillActive, KillStandby, FenceActive:
+		return c.hitMember(ctx, f)
 	case KillEverything:
 		return killAll(append(c.targets(v1alpha1.RoleWorker), c.Bed.Node.podsOf(v1alpha1.RoleProducer)...), (*pod).containers)
 	case KillEveryWorkerOnce:
@@ -119,12 +119,18 @@ func (c *Chaos) hit(ctx context.Context, f Fault, p *pod) (bool, error) {
 		hit, err := killAll([]*pod{p}, (*pod).containers)
 		return hit, errors.Join(err, c.Bed.Node.replace(ctx, p))
 	case PauseWorkerSidecar, PauseProducer:
-		return p.sidecar.pause(f.For)
+		return pauseFor(ctx, p.sidecar, f.For)
 	case PauseApp:
-		return p.app.pause(f.For)
+		return pauseFor(ctx, p.app, f.For)
 	default:
 		return false, fmt.Errorf("nobody knows how to do %q", f.Kind)
 	}
+}
+
+func pauseFor(ctx context.Context, c *container, length time.Duration) (bool, error) {
+	over, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	return c.pause(over.Done())
 }
 
 func killAll(pods []*pod, of func(*pod) []*container) (hit bool, err error) {
@@ -139,7 +145,7 @@ func killAll(pods []*pod, of func(*pod) []*container) (hit bool, err error) {
 
 // targets are the pods of a role that faults may come to.
 func (c *Chaos) targets(role string) []*pod {
-	return slices.DeleteFunc(c.Bed.Node.podsOf(role), func(p *pod) bool { return p.uid() == c.Spared })
+	return slices.DeleteFunc(c.Bed.Node.podsOf(role), func(p *pod) bool { return p.uid() == c.Bed.Spared })
 }
 
 func (c *Chaos) pick(role string, f Fault) *pod {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// restartPause is how long a container that ended stays down, where nobody says otherwise.
+// restartPause is how long a container that ended stays down.
 const restartPause = 250 * time.Millisecond
 
 // container runs one program again and again, until it is stopped.
@@ -20,9 +20,9 @@ type container struct {
 	unasked func(name, end string)
 
 	mu      sync.Mutex
-	process *process // nil while it is down
-	killed  bool     // this process, by us
-	down    time.Duration
+	process *process        // nil while it is down
+	killed  bool            // this process, by us
+	back    <-chan struct{} // what the next start waits for, nil for nothing
 	starts  int
 	lives   []Span
 	pauses  []Span
@@ -44,11 +44,29 @@ func (c *container) run() {
 			<-p.exited
 			c.ended(p)
 		}
-		select {
-		case <-c.stopped:
+		if !c.rest() {
 			return
-		case <-time.After(c.pauseBefore()):
 		}
+	}
+}
+
+// rest is the time between two lives; false means that there is no other.
+func (c *container) rest() bool {
+	c.mu.Lock()
+	back := c.back
+	c.back = nil
+	c.mu.Unlock()
+	if back != nil {
+		select {
+		case <-back:
+		case <-c.stopped:
+		}
+	}
+	select {
+	case <-time.After(restartPause):
+		return true
+	case <-c.stopped:
+		return false
 	}
 }
 
@@ -67,7 +85,7 @@ func (c *container) start() *process {
 		c.unasked(c.name, err.Error())
 		return nil
 	}
-	c.process, c.killed, c.down = p, false, restartPause
+	c.process, c.killed = p, false
 	c.starts++
 	c.lives = append(c.lives, Span{From: from})
 	return p
@@ -97,30 +115,23 @@ func (c *container) past() (lives, pauses []Span) {
 	return slices.Clone(c.lives), slices.Clone(c.pauses)
 }
 
-// pauseBefore is how long the program stays down now.
-func (c *container) pauseBefore() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return max(c.down, restartPause)
-}
-
 // kill sends SIGKILL to the program, if it is up, and says whether it was.
-func (c *container) kill() (bool, error) { return c.killFor(restartPause) }
+func (c *container) kill() (bool, error) { return c.killUntil(nil) }
 
-// killFor does the same and keeps the program down for a while.
-func (c *container) killFor(down time.Duration) (bool, error) {
+// killUntil does the same and keeps the program down until back is closed.
+func (c *container) killUntil(back <-chan struct{}) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.process == nil {
 		return false, nil
 	}
-	c.killed, c.down = true, down
+	c.killed, c.back = true, back
 	c.died()
 	return true, c.process.signal(syscall.SIGKILL)
 }
 
-// pause stops the program for a while, with SIGSTOP, and says whether it was up. Whatever became of it, SIGCONT follows.
-func (c *container) pause(length time.Duration) (bool, error) {
+// pause stops the program until over is closed, with SIGSTOP, and says whether it was up. Whatever became of it, SIGCONT follows.
+func (c *container) pause(over <-chan struct{}) (bool, error) {
 	c.mu.Lock()
 	p := c.process
 	c.mu.Unlock()
@@ -132,7 +143,7 @@ func (c *container) pause(length time.Duration) (bool, error) {
 		return false, err
 	}
 	select {
-	case <-time.After(length):
+	case <-over:
 	case <-p.exited:
 	case <-c.stopped:
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -90,7 +91,8 @@ func newBed(t *testing.T, options Options) (context.Context, *Bed) {
 func TestKillsUnderLoad(t *testing.T) {
 	ctx, bed := newBed(t, Options{})
 	t.Logf("seed %d", *seed)
-	run := ride(ctx, t, bed, &Chaos{Bed: bed, Say: t.Logf}, localWeights)
+	chaos := &Chaos{Bed: bed, Say: t.Logf}
+	run := ride(ctx, t, bed, bed.Load(*rate), chaos.schedule(localWeights))
 	uid, err := bed.FlowUID(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -107,23 +109,34 @@ func TestKillsUnderLoad(t *testing.T) {
 	run.write(t, "Local queue, one producer")
 }
 
+// faults does what a run is about, until ctx ends, and counts what hit and what found nothing to hit.
+type faults func(ctx context.Context) (hits map[Kind]int, idle int, err error)
+
+// schedule draws the faults from the flags.
+func (c *Chaos) schedule(weights Weights) faults {
+	return func(ctx context.Context) (map[Kind]int, int, error) {
+		err := c.Run(ctx, Schedule(*seed, *length, *every, weights))
+		hits, idle := c.Done()
+		return hits, idle, err
+	}
+}
+
 // ride loads a bed while faults come, waits until everything is settled, and judges.
-func ride(ctx context.Context, t *testing.T, bed *Bed, chaos *Chaos, weights Weights) *figures {
+func ride(ctx context.Context, t *testing.T, bed *Bed, load *Load, faults faults) *figures {
 	t.Helper()
-	chaos.Spared = bed.Node.podsOf(v1alpha1.RoleWorker)[0].uid()
-	load, memory := bed.Load(*rate), &Memory{Bed: bed, Spared: chaos.Spared}
+	memory := &Memory{Bed: bed}
 	submitting, enough := context.WithCancel(ctx)
 	defer enough()
 	settling, cancel := context.WithTimeout(ctx, *length+settleLimit)
 	defer cancel()
-	loaded, watched, began := make(chan error, 1), make(chan struct{}), time.Now()
+	loaded, began := make(chan error, 1), time.Now()
 	watching, stopWatching := context.WithCancel(ctx)
+	var watchers sync.WaitGroup
+	watchers.Go(func() { memory.Watch(watching) })
+	watchers.Go(func() { bed.follow(watching) })
 	go func() { loaded <- load.Run(settling, submitting) }()
-	go func() {
-		defer close(watched)
-		memory.Watch(watching)
-	}()
-	if err := chaos.Run(submitting, Schedule(*seed, *length, *every, weights)); err != nil {
+	hits, idle, err := faults(submitting)
+	if err != nil {
 		t.Error(err)
 	}
 	pause(submitting, *length-time.Since(began))
@@ -132,15 +145,17 @@ func ride(ctx context.Context, t *testing.T, bed *Bed, chaos *Chaos, weights Wei
 	if err := <-loaded; err != nil {
 		t.Error(err)
 	}
-	took := time.Since(began)
+	run := &figures{took: time.Since(began), hits: hits, idle: idle, memory: memory, load: load}
 	stopWatching()
-	<-watched
-	return judge(ctx, t, bed, chaos, load, memory, took)
+	watchers.Wait()
+	judge(ctx, t, bed, run)
+	return run
 }
 
-func judge(ctx context.Context, t *testing.T, bed *Bed, chaos *Chaos, load *Load, memory *Memory, took time.Duration) *figures {
+// judge fails the test for everything that must not be.
+func judge(ctx context.Context, t *testing.T, bed *Bed, f *figures) {
 	t.Helper()
-	records, maxSeq, err := load.Books()
+	records, maxSeq, err := f.load.Books()
 	if err != nil {
 		t.Error(err)
 	}
@@ -149,8 +164,7 @@ func judge(ctx context.Context, t *testing.T, bed *Bed, chaos *Chaos, load *Load
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &figures{Verdict: Judge(records, ledgers, bed.Node.Pasts()), took: took, maxSeq: maxSeq, memory: memory, load: load}
-	f.hits, f.idle = chaos.Done()
+	f.Verdict, f.maxSeq = Judge(records, ledgers, bed.Node.Pasts()), maxSeq
 	for _, line := range f.Faults {
 		t.Error(line)
 	}
@@ -161,13 +175,15 @@ func judge(ctx context.Context, t *testing.T, bed *Bed, chaos *Chaos, load *Load
 		t.Errorf("a process ended by itself: %s", line)
 	}
 	t.Logf("\n%s", f.table())
-	if f.Accepted == 0 || f.Accepted != f.Submitted || f.Accepted != f.Confirmed+f.Forgotten+f.DeadLetters || f.Lost != 0 {
+	if f.Accepted != f.Submitted || f.Accepted != f.Confirmed+f.Forgotten+f.DeadLetters || f.Lost != 0 {
 		t.Errorf("submitted %d, accepted %d, confirmed %d, dead letters %d, lost %d", f.Submitted, f.Accepted, f.Confirmed, f.DeadLetters, f.Lost)
+	}
+	if err := f.enough(*length); err != nil {
+		t.Error(err)
 	}
 	if len(f.hits) == 0 {
 		t.Error("no fault hit anything")
 	}
-	return f
 }
 
 // awaitIdle waits until the producer itself says that nothing is left.

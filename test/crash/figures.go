@@ -19,6 +19,18 @@ type figures struct {
 	load   *Load
 }
 
+// leastRate is how many jobs a second a load has to have got through for its run to prove anything. Machines of two busy cores accept more
+// than ten times as many.
+const leastRate = 10
+
+// enough says what is wrong with a load that is too small for its length.
+func (v Verdict) enough(length time.Duration) error {
+	if least := int(leastRate * length.Seconds()); v.Accepted < least {
+		return fmt.Errorf("%d jobs were accepted in %s, at least %d are needed: the run proves too little", v.Accepted, length, least)
+	}
+	return nil
+}
+
 // table is the result in Markdown.
 func (f *figures) table() string {
 	var b strings.Builder
@@ -41,6 +53,7 @@ func (f *figures) table() string {
 		{"submissions that had to be repeated", f.load.Repeats.Load()},
 		{"resubmissions of accepted jobs", f.load.Again.Load()},
 		{"accepted", f.Accepted},
+		{"answers that a producer had forwarded which stood by", f.load.Forwarded.Load()},
 		{"confirmed", f.Confirmed},
 		{"confirmed and forgotten before the observer came to ask", f.Forgotten},
 		{"with their effect, on the right content", f.Effects},

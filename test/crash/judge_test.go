@@ -139,6 +139,14 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestARunThatAcceptedTooLittleFails(t *testing.T) {
+	for accepted, good := range map[int]bool{0: false, 599: false, 600: true, 20_000: true} {
+		if err := (Verdict{Accepted: accepted}).enough(time.Minute); (err == nil) != good {
+			t.Errorf("%d jobs in a minute: %v", accepted, err)
+		}
+	}
+}
+
 func TestLedgerIsReadBack(t *testing.T) {
 	dir := t.TempDir()
 	l, err := openLedger(dir + "/w" + ledgerSuffix)

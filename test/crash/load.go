@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -42,11 +44,14 @@ type Load struct {
 	// Rate is jobs a second at most, Outstanding how many may be accepted and not settled.
 	Rate        float64
 	Outstanding int64
+	// StandsBy says whether a producer at an address stands by, so that what it accepts was forwarded.
+	StandsBy func(host string) bool
 
 	next                         atomic.Int64
 	accepted, settled, submitted atomic.Int64
-	// Repeats counts submissions after the first, Again the resubmissions of jobs that were accepted already.
-	Repeats, Again atomic.Int64
+	// Repeats counts submissions after the first, Again the resubmissions of jobs that were accepted already, Forwarded what was accepted
+	// through a producer that stood by.
+	Repeats, Again, Forwarded atomic.Int64
 
 	mu      sync.Mutex
 	records map[string]Record
@@ -169,15 +174,15 @@ func (l *Load) submit(ctx context.Context, job Job) bool {
 		request.Header.Set("Ce-Id", job.EventID)
 		request.Header.Set("Ce-Source", Source)
 		request.Header.Set("Ce-Type", "dev.workpulling.crash")
-		status, a, err := l.send(request)
+		from := ""
+		trace := httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { from = c.Conn.RemoteAddr().String() }}
+		status, a, err := l.send(request.WithContext(httptrace.WithClientTrace(ctx, &trace)))
 		switch {
 		case err == nil && (status == http.StatusCreated || status == http.StatusOK):
 			if a.ID != job.MessageID() || a.Sequence <= 0 {
 				l.complain("%s was taken as %+v", job.EventID, a)
 			}
-			l.mu.Lock()
-			l.maxSeq = max(l.maxSeq, a.Sequence)
-			l.mu.Unlock()
+			l.took(a, from)
 			return true
 		case err == nil && status != http.StatusTooManyRequests && status < 500:
 			l.complain("%s was refused with %d", job.EventID, status)
@@ -186,6 +191,16 @@ func (l *Load) submit(ctx context.Context, job Job) bool {
 		pause(ctx, 50*time.Millisecond+rand.N(200*time.Millisecond))
 	}
 	return false
+}
+
+// took notes an accepted job and the address of who accepted it.
+func (l *Load) took(a answer, from string) {
+	if host, _, err := net.SplitHostPort(from); err == nil && l.StandsBy(host) {
+		l.Forwarded.Add(1)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.maxSeq = max(l.maxSeq, a.Sequence)
 }
 
 // observe asks after jobs until each is settled.
@@ -251,6 +266,18 @@ func (l *Load) complain(format string, args ...any) {
 	if len(l.wrong) < 100 {
 		l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 	}
+}
+
+// confirmedSince says whether a job that was submitted after a moment is known to be confirmed.
+func (l *Load) confirmedSince(from Moment) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.records {
+		if r.SubmittedAt > from && r.State == stateConfirmed {
+			return true
+		}
+	}
+	return false
 }
 
 // Books are the records of every job, the highest sequence, and what was wrong with answers.

@@ -4,22 +4,16 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 )
 
 // Memory keeps the highest resident memory of each kind of sidecar, minute by minute.
 type Memory struct {
 	Bed *Bed
-	// Spared is the UID of a pod whose process runs from beginning to end.
-	Spared string
-	// Producers, Workers and One are peaks by minute, in MiB: of all producers, of all workers, and of the spared one.
+	// Producers, Workers and One are peaks by minute, in MiB: of all producers, of all workers, and of the one that is spared.
 	Producers, Workers, One []float64
 }
 
@@ -40,7 +34,7 @@ func (m *Memory) Watch(ctx context.Context) {
 			switch {
 			case p.app == nil:
 				series[0] = &m.Producers
-			case p.uid() == m.Spared:
+			case p.uid() == m.Bed.Spared:
 				series = append(series, &m.One)
 			}
 			used := residentMiB(pid)
@@ -73,21 +67,4 @@ func residentMiB(pid int) float64 {
 		}
 	}
 	return 0
-}
-
-// sumMetric adds up the samples of one metric in the text format.
-func sumMetric(text io.Reader, name string) (sum float64, err error) {
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(text)
-	if err != nil {
-		return 0, fmt.Errorf("reading metrics: %w", err)
-	}
-	family, ok := families[name]
-	if !ok {
-		return 0, fmt.Errorf("there is no metric %s", name)
-	}
-	for _, m := range family.GetMetric() {
-		sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
-	}
-	return sum, nil
 }

@@ -79,7 +79,7 @@ func (n *Node) startPod(ctx context.Context, object *corev1.Pod, from objects) (
 		case runtimeconfig.ContainerInstall:
 			// Prestop is for pods that leave in peace; here none does.
 		case runtimeconfig.ContainerSidecar, runtimeconfig.ContainerGateway:
-			command, err := n.sidecarCommand(p, c, from)
+			command, err := n.sidecarCommand(p, c)
 			if err != nil {
 				return nil, errors.Join(err, p.abort())
 			}
@@ -104,7 +104,7 @@ func (p *pod) abort() error {
 }
 
 // sidecarCommand runs the real sidecar with the arguments and the environment that the operator gave it.
-func (n *Node) sidecarCommand(p *pod, c corev1.Container, from objects) (command, error) {
+func (n *Node) sidecarCommand(p *pod, c corev1.Container) (command, error) {
 	root, err := p.volumes.root(c)
 	if err != nil {
 		return command{}, err
@@ -114,13 +114,6 @@ func (n *Node) sidecarCommand(p *pod, c corev1.Container, from objects) (command
 		value := e.Value
 		if from := e.ValueFrom; from != nil && from.FieldRef != nil {
 			value = fieldOf(p.object, from.FieldRef.FieldPath)
-		}
-		if ref := e.ValueFrom; ref != nil && ref.SecretKeyRef != nil {
-			data, ok := from.secrets[ref.SecretKeyRef.Name][ref.SecretKeyRef.Key]
-			if !ok {
-				return command{}, fmt.Errorf("reading Secret %s: %w", ref.SecretKeyRef.Name, errNotYet)
-			}
-			value = string(data)
 		}
 		env = append(env, e.Name+"="+value)
 	}
@@ -138,7 +131,7 @@ func (n *Node) appCommand(p *pod, c corev1.Container) command {
 		program: n.app,
 		env: []string{
 			EnvApp + "=" + p.port(appPort), EnvLedger + "=" + filepath.Join(n.ledgers, p.uid()+ledgerSuffix),
-			EnvSeed + "=" + strconv.FormatUint(n.seed, 10), EnvWorker + "=" + p.uid(),
+			EnvSeed + "=" + strconv.FormatUint(n.seed, 10),
 		},
 		log: n.log(p, c.Name),
 	}

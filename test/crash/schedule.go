@@ -22,8 +22,13 @@ const (
 	PauseProducer       Kind = "SIGSTOP of the producer's sidecar"
 	KillOperator        Kind = "SIGKILL of the operator"
 	KillEverything      Kind = "SIGKILL of every sidecar and app at once"
-	KillDatabase        Kind = "immediate shutdown of PostgreSQL"
 	KillEveryWorkerOnce Kind = "SIGKILL of every worker's sidecar at once"
+
+	// Where producers share a queue.
+	KillActive   Kind = "SIGKILL of the active producer"
+	KillStandby  Kind = "SIGKILL of a producer that stands by"
+	FenceActive  Kind = "SIGSTOP of the active producer beyond a takeover"
+	KillDatabase Kind = "SIGKILL of PostgreSQL"
 )
 
 // Weights says how often kinds come, relative to each other.
@@ -39,7 +44,7 @@ type Fault struct {
 	Kind Kind
 	// Target picks one of the pods that are there, modulo their number.
 	Target int
-	// For is the length of a pause, 0 for the other kinds.
+	// For is how long a pause lasts (that of FenceActive after another has taken over) or the database stays down, 0 for the other kinds.
 	For time.Duration
 }
 
@@ -73,7 +78,7 @@ func Schedule(seed uint64, length, every time.Duration, weights Weights) []Fault
 			}
 			dice -= w.Weight
 		}
-		if f.pauses() {
+		if f.lasts() {
 			f.For = pause
 		}
 		out = append(out, f)
@@ -88,6 +93,12 @@ func pauseOf(random *rand.Rand) time.Duration {
 	return 50*time.Millisecond + time.Duration(random.Int64N(int64(4*time.Second)))
 }
 
-func (f Fault) pauses() bool {
-	return f.Kind == PauseWorkerSidecar || f.Kind == PauseApp || f.Kind == PauseProducer
+// lasts says whether other faults come while this one goes on.
+func (f Fault) lasts() bool {
+	switch f.Kind {
+	case PauseWorkerSidecar, PauseApp, PauseProducer, FenceActive, KillDatabase:
+		return true
+	default:
+		return false
+	}
 }

@@ -11,9 +11,10 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/workpulling/workpulling/test/integration/environment"
 )
 
 // errNotYet says that an object which a pod mounts is not there yet.
@@ -172,7 +173,7 @@ func (v *volumes) token(ctx context.Context, path string, source *corev1.Service
 	if account == "" {
 		account = "default"
 	}
-	token, err := requestToken(ctx, v.client, v.pod.Namespace, account, spec)
+	token, err := environment.RequestToken(ctx, v.client, v.pod.Namespace, account, spec)
 	if err != nil {
 		return err
 	}
@@ -181,15 +182,6 @@ func (v *volumes) token(ctx context.Context, path string, source *corev1.Service
 	}
 	v.due[path] = time.Now().Add(life * 4 / 5)
 	return nil
-}
-
-func requestToken(ctx context.Context, c client.Client, namespace, account string, spec authenticationv1.TokenRequestSpec) (string, error) {
-	request := &authenticationv1.TokenRequest{Spec: spec}
-	of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
-	if err := c.SubResource("token").Create(ctx, of, request); err != nil {
-		return "", fmt.Errorf("requesting a token of %s: %w", account, err)
-	}
-	return request.Status.Token, nil
 }
 
 // replaceFile swaps a file for one with new content, if it is new.
