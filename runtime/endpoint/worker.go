@@ -325,12 +325,19 @@ func (w *Worker) invoke(start delivery.StartHandler) {
 	w.handlers.Go(func() {
 		defer cancel()
 		result := w.handle(ctx, handler, start.Delivery)
-		w.loop.post(func() {
-			delete(w.runs, start.Run)
-			w.options.Running.End(start.Delivery.Job.MessageID)
-			w.step(delivery.HandlerDone{Run: start.Run, Outcome: result.Outcome, Reason: result.Reason, RetryAfter: result.RetryAfter})
-		})
+		w.loop.post(func() { w.handled(start, result) })
 	})
+}
+
+// handled takes the word of a handler. A failure after the end of Run says nothing: it may be this worker that broke off, and the app may
+// still be at it, which the next process of the pod has to know.
+func (w *Worker) handled(start delivery.StartHandler, result Result) {
+	delete(w.runs, start.Run)
+	if w.runCtx.Err() != nil && result.Outcome != protocol.Confirmed {
+		return
+	}
+	w.options.Running.End(start.Delivery.Job.MessageID)
+	w.step(delivery.HandlerDone{Run: start.Run, Outcome: result.Outcome, Reason: result.Reason, RetryAfter: result.RetryAfter})
 }
 
 func (w *Worker) handle(ctx context.Context, handler Handler, d protocol.Delivery) (result Result) {
