@@ -81,15 +81,18 @@ func (f *File) End(messageID string) {
 	_ = f.append(record{End: messageID})
 }
 
-// Check writes the file anew if the last write failed.
+// Check writes the file anew if the next Begin would have to: the last write failed, or the file has grown and could not be replaced.
 func (f *File) Check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.file != nil {
+	if !f.stale() {
 		return nil
 	}
 	return f.rewrite()
 }
+
+// stale reports whether nothing more can be added to the file as it is.
+func (f *File) stale() bool { return f.file == nil || f.size >= f.full }
 
 // Close closes the file, which stays.
 func (f *File) Close() error {
@@ -105,7 +108,7 @@ func (f *File) Close() error {
 
 // append writes one record, in one write, so that only a kill in its middle tears it. f.runs holds it already.
 func (f *File) append(r record) error {
-	if f.file == nil || f.size >= f.full {
+	if f.stale() {
 		return f.rewrite()
 	}
 	line, err := r.line()

@@ -184,6 +184,30 @@ func TestARunThatCannotBeWrittenIsRefused(t *testing.T) {
 	}
 }
 
+// A file that has grown and cannot be replaced takes no run, and the check that comes before the next one says so too. A worker that believed
+// it would take a job a second and hand each back.
+func TestAFileThatCannotBeReplacedStaysUnusable(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	f, _ := open(t, filepath.Join(dir, "running"))
+	f.full = f.size // as after a megabyte
+	if err := os.Rename(dir, dir+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Begin("orders", claim("a", 1)); err == nil {
+		t.Fatal("a run was recorded in a directory that is gone")
+	}
+	if err := f.Check(); err == nil {
+		t.Error("the check does not see what stops the next run")
+	}
+	if err := os.Rename(dir+"-away", dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Check(); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, f, "orders", claim("b", 2))
+}
+
 // BenchmarkFile is what one job costs.
 func BenchmarkFile(b *testing.B) {
 	f, _, err := Open(filepath.Join(b.TempDir(), "running"))
