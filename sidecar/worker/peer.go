@@ -71,16 +71,12 @@ type controlServer struct {
 	server   *grpc.Server
 }
 
-func (s *sidecar) listenControl(registry prometheus.Registerer) (*controlServer, error) {
+func (s *sidecar) answerOperator(listener net.Listener, registry prometheus.Registerer) (*controlServer, error) {
 	certificate, err := transport.NewCertificate(filepath.Join(s.TLSDir, "tls.crt"), filepath.Join(s.TLSDir, "tls.key"))
 	if err != nil {
 		return nil, err
 	}
 	telemetry.RegisterCertificate(registry, certificate.Err)
-	listener, err := net.Listen("tcp", s.ControlAddress)
-	if err != nil {
-		return nil, fmt.Errorf("listening for the operator: %w", err)
-	}
 	server := transport.NewServer(transport.MutualServerTLS(certificate, s.CAFile, runtimeconfig.OperatorCommonName))
 	protocolv1.RegisterWorkerControlServer(server, control.NewServer(s.worker, s.Incarnation, s.configHash))
 	return &controlServer{listener: listener, server: server}, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,12 @@ func Run(ctx context.Context, options Options) error {
 	defer stop()
 	parts, lifetime := errgroup.WithContext(base)
 	registry := prometheus.NewRegistry()
+	// The port comes first: who has it is the only sidecar of the pod, and no other may touch the files and the socket of that one.
+	listener, err := net.Listen("tcp", options.ControlAddress)
+	if err != nil {
+		return fmt.Errorf("listening for the operator: %w", err)
+	}
+	defer listener.Close()
 	set, left, err := openRunning(options.RunningFile)
 	if err != nil {
 		return err
@@ -94,7 +101,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	operator, err := s.listenControl(registry)
+	operator, err := s.answerOperator(listener, registry)
 	if err != nil {
 		return err
 	}

@@ -460,6 +460,25 @@ func TestASidecarRestartUnderALivingApp(t *testing.T) {
 	}
 }
 
+// A second process of the pod that finds the first one alive, paused perhaps, ends, and takes nothing from it: the first one's running set
+// and drain socket stay where they are looked for.
+func TestASecondSidecarTakesNothingFromTheFirst(t *testing.T) {
+	r := start(t)
+	if err := worker.Run(t.Context(), r.Options); err == nil {
+		t.Fatal("two sidecars run in one pod")
+	}
+	r.app.hold = make(chan struct{})
+	r.flow.submit(t, "a")
+	transporttest.Eventually(t, "a runs", func() bool { return r.app.started("a") == 1 })
+	if text, err := os.ReadFile(r.RunningFile); err != nil || !bytes.Contains(text, []byte(`"begin":"a"`)) {
+		t.Errorf("the next process would not know of a: %q, %v", text, err)
+	}
+	close(r.app.hold)
+	if _, err := prestop.Wait(t.Context(), r.DrainSocket, transporttest.Patience); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAMissingConfigurationIsSaid(t *testing.T) {
 	options := worker.Options{Log: testr.New(t), ConfigFile: filepath.Join(t.TempDir(), "none.json")}
 	if err := worker.Run(t.Context(), options); !errors.Is(err, os.ErrNotExist) {
