@@ -13,7 +13,8 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue/memory"
 )
 
-// memoryQueue runs the real volatile back-end in the simulation; that it forgets with its process is up to the profile.
+// memoryQueue runs the real volatile back-end in the simulation, beside the reference; that it forgets with its process is up to the
+// profile.
 type memoryQueue struct {
 	inner *memory.Queue
 	refs  []queue.JobRef // of everything stored and not forgotten, to find out what a compaction forgot
@@ -32,7 +33,7 @@ func newMemoryQueue(now queueClock) (durable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &memoryQueue{inner: q}, nil
+	return &twin{real: &memoryQueue{inner: q}, reference: newStore(now)}, nil
 }
 
 func (q *memoryQueue) load() (queue.State, queue.Epoch, []queue.Row, error) {

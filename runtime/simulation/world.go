@@ -88,7 +88,11 @@ func Run(seed uint64, options Options) Result {
 // live runs the world to its end. A panic of a machine is a violation like any other, with its seed.
 func (w *world) live() {
 	defer func() {
-		if r := recover(); r != nil {
+		switch r := recover().(type) {
+		case nil:
+		case disagreement:
+			w.violate("queue", "%s", string(r))
+		default:
 			w.violate("panic", "%v\n%s", r, debug.Stack())
 		}
 	}()
