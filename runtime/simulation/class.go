@@ -35,7 +35,7 @@ var Classes = []Class{
 		ProducerPaused, SidecarPaused, PauseUnnoticed, ClockDrifted,
 	}},
 	{"queue: errors before and after the commit", "B-022, B-029, B-057, B-231…B-235", []Fault{
-		QueueFailedBefore, QueueFailedAfter, QueueHung, LoadFailed, ResultRepeated, ConfirmStuck,
+		QueueFailedBefore, QueueFailedAfter, QueueHung, QueueSlow, LoadFailed, ResultRepeated, ConfirmStuck,
 	}},
 	{"queue as a shared database: late effects of callers that are gone", "B-071, B-072", []Fault{QueueCommittedLate, GhostTooLate}},
 	{"queue: outages, also beyond the deduplication window", "B-031, B-049, B-239", []Fault{QueueOutage, LongOutage, Compacted}},

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
@@ -95,12 +96,36 @@ func (v *consumerView) heard(e delivery.FromController) {
 			l.acknowledged(m)
 		}
 	case protocol.SettledAck:
+		l.answered(m)
 		if g := l.grants[m.BindingID]; g != nil && m.BindingID == l.binding {
 			g.takenOver(m)
 		}
 	case protocol.BindingEnded:
 		if m.BindingID == l.binding {
 			l.rebind("")
+		}
+	}
+}
+
+// answered notes which settlements need not be repeated.
+func (l *link) answered(m protocol.SettledAck) {
+	if m.BindingID != l.binding {
+		return
+	}
+	for seq := range l.pending {
+		if seq <= m.UpTo || slices.Contains(m.Above, seq) {
+			delete(l.pending, seq)
+		}
+	}
+}
+
+// checkRepeats is G-072: a settlement that nobody has taken over is said again, however quiet the worker has become.
+func (v *consumerView) checkRepeats(l *link) {
+	now := v.s.clock.read(v.w.now)
+	for _, said := range l.pending {
+		if now-said > repeatWithin {
+			v.w.violate("I-10", "%s has not repeated a settlement of %s for more than %v", v.s.name, l.binding, repeatWithin)
+			return
 		}
 	}
 }
@@ -254,6 +279,7 @@ func (v *consumerView) said(l *link, message protocol.FromWorker) {
 // rebind forgets the binding before, as the worker does.
 func (l *link) rebind(binding string) {
 	l.binding, l.demand, l.lastStarted = binding, 0, 0
+	l.pending = map[int64]delivery.Now{}
 	l.hold++
 }
 
@@ -264,6 +290,9 @@ func (v *consumerView) settled(l *link, binding string, s protocol.Settlement) {
 		v.w.violate("I-8", "%s settles %s %d of %s as %d after %d", v.s.name, s.MessageID, s.WorkerSeq, binding, s.Outcome, old.Outcome)
 	}
 	v.settlements[key] = s
+	if binding == l.binding {
+		l.pending[s.WorkerSeq] = v.s.clock.read(v.w.now)
+	}
 	if s.Outcome == protocol.Confirmed && !v.succeeded[flowJob{l.flow, s.MessageID}] {
 		v.w.violate("I-8", "%s confirms %s, which no handler of it finished", v.s.name, s.MessageID)
 	}
@@ -302,6 +331,9 @@ func (v *consumerView) after() {
 	for i, part := range status.Flows {
 		l := v.s.links[i]
 		l.waits = calm && part.Buffered > 0
+		if part.Registered && v.w.step%64 == 0 {
+			v.checkRepeats(l)
+		}
 		if silent := v.s.clock.read(v.w.now) - l.lastSaid; part.Registered && silent > l.heartbeat {
 			v.w.violate("heartbeat", "%s has said nothing to %s for %v, it should in %v", v.s.name, l.flow.title, silent, l.heartbeat)
 		}
@@ -312,6 +344,9 @@ func (v *consumerView) after() {
 		v.w.violate("I-12", "%s holds %d unsettled, %d of them buffered, of a window of %d", v.s.name, status.Unsettled, status.Buffered, v.window)
 	}
 }
+
+// repeatWithin is the longest pause of a worker's resend timer, and half of it for a registration on the way.
+const repeatWithin = 45 * time.Second
 
 // startSlack is how late a worker may notice that it should not start jobs any more.
 const startSlack = 100 * time.Millisecond

@@ -32,6 +32,7 @@ const (
 	QueueFailedBefore
 	QueueFailedAfter
 	QueueHung
+	QueueSlow
 	QueueCommittedLate
 	GhostTooLate
 	LongOutage
@@ -86,6 +87,7 @@ var faultNames = [faults]string{
 	SubmitterCrashed: "submitter crashed", SubmitterMisused: "submitter broke the handshake",
 	BodyConflicted: "same id, other body", InvalidSubmitted: "invalid job submitted",
 	QueueFailedBefore: "queue failed before commit", QueueFailedAfter: "queue failed after commit", QueueHung: "queue hung to the deadline",
+	QueueSlow:          "queue answered late",
 	QueueCommittedLate: "queue committed after its caller had gone", GhostTooLate: "abandoned write came too late",
 	LongOutage: "queue outage beyond the deduplication window", DecisionInDoubt: "decision of a person without an answer",
 	DecisionTooEarly: "decision before the dead letter was acknowledged",

@@ -52,6 +52,9 @@ func (w *flow) planOperation(stuck bool) operation {
 				o.commit += w.upTo(q.late)
 			}
 		}
+	case w.chance(q.slow):
+		w.count(QueueSlow)
+		o.reply = o.commit + w.upTo(queueTimeout*4/5)
 	}
 	return o
 }

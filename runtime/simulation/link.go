@@ -24,8 +24,9 @@ type link struct {
 	nonce       string
 	lastStarted int64 // the highest worker sequence started in the binding
 	lastHeard   time.Duration
-	lastSaid    delivery.Now  // by the worker's clock
-	heartbeat   time.Duration // the longest that it was told
+	lastSaid    delivery.Now           // by the worker's clock
+	pending     map[int64]delivery.Now // when a settlement of that binding was said last that is not taken over
+	heartbeat   time.Duration          // the longest that it was told
 	deadline    time.Duration
 	waits       bool // a delivery of it is buffered, and nothing keeps the worker from starting it
 	passed      int  // how many others were started meanwhile

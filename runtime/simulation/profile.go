@@ -58,7 +58,9 @@ type network struct {
 
 type queueFaults struct {
 	before, after, hang float64
-	latency             time.Duration
+	// slow is how often an operation that is done as quickly as ever is answered seconds later.
+	slow    float64
+	latency time.Duration
 	// late is how long after its caller's patience half of the hanging operations may still take effect.
 	late time.Duration
 }
@@ -136,7 +138,7 @@ var Profiles = []Profile{
 	{
 		Name: "flaky queue", Jobs: [2]int{10, 50}, Workers: [2]int{1, 4}, Submitters: [2]int{1, 2}, Storm: 50 * time.Second,
 		FaultEvery: 8 * time.Second, Chaos: queueChaos, Network: calmNetwork, Handler: goodHandler, Odd: 0.05,
-		Queue: queueFaults{before: 0.15, after: 0.15, hang: 0.03, latency: 10 * time.Millisecond, late: 10 * time.Second},
+		Queue: queueFaults{before: 0.15, after: 0.15, hang: 0.03, slow: 0.03, latency: 10 * time.Millisecond, late: 10 * time.Second},
 	},
 	{
 		// What a shared database does: answers that never come, writes that take effect minutes after their caller has gone, other
@@ -144,7 +146,7 @@ var Profiles = []Profile{
 		Name: "late commits", Jobs: [2]int{10, 40}, Workers: [2]int{1, 4}, Submitters: [2]int{1, 2}, Storm: 4 * time.Minute,
 		FaultEvery: 3 * time.Second, Network: calmNetwork, Odd: 0.05, Drift: 10_000, Compact: 5 * time.Second,
 		Handler: handlerFaults{nack: 0.3, reject: 0.1, mean: 500 * time.Millisecond},
-		Queue:   queueFaults{before: 0.05, after: 0.1, hang: 0.15, latency: 10 * time.Millisecond, late: 3 * time.Minute},
+		Queue:   queueFaults{before: 0.05, after: 0.1, hang: 0.15, slow: 0.1, latency: 10 * time.Millisecond, late: 3 * time.Minute},
 		Chaos: []weighted{
 			{Redriven, 8}, {DeadLetterDropped, 3}, {Takeover, 3}, {ProducerCrashed, 2}, {ProducerCrashedMidStep, 2}, {ProducerPaused, 2},
 			{SubmitterCrashed, 2}, {Resubmitted, 3}, {Reconfigured, 2}, {SidecarCrashed, 1},
@@ -165,7 +167,7 @@ var Profiles = []Profile{
 		// The queue is away for longer than it remembers settled ids, and forgets them as soon as it is back.
 		Name: "short memory", Jobs: [2]int{10, 40}, Workers: [2]int{1, 3}, Submitters: [2]int{1, 3}, Storm: 3 * time.Minute,
 		FaultEvery: 6 * time.Second, Network: roughNetwork, Handler: goodHandler, Odd: 0.1, Drift: 10_000, Compact: time.Second,
-		Queue: queueFaults{before: 0.03, after: 0.1, hang: 0.05, latency: 10 * time.Millisecond, late: 30 * time.Second},
+		Queue: queueFaults{before: 0.03, after: 0.1, hang: 0.05, slow: 0.05, latency: 10 * time.Millisecond, late: 30 * time.Second},
 		Chaos: []weighted{
 			{LongOutage, 3}, {Resubmitted, 8}, {SubmitterCrashed, 4}, {ProducerCrashed, 2}, {ProducerCrashedMidStep, 2}, {Takeover, 1},
 			{SidecarCrashed, 1}, {StreamCut, 2},
@@ -257,7 +259,7 @@ var Profiles = []Profile{
 	{
 		Name: "everything", Jobs: [2]int{10, 80}, Workers: [2]int{1, 6}, Submitters: [2]int{1, 3}, Storm: 60 * time.Second,
 		FaultEvery: time.Second, Network: network{drop: 0.08, repeat: 0.08, reorder: 0.1, latency: time.Millisecond, jitter: 40 * time.Millisecond},
-		Queue:   queueFaults{before: 0.05, after: 0.05, hang: 0.01, latency: 5 * time.Millisecond},
+		Queue:   queueFaults{before: 0.05, after: 0.05, hang: 0.01, slow: 0.02, latency: 5 * time.Millisecond},
 		Handler: roughHandler, Poison: 0.03, Odd: 0.1, Lateness: 50 * time.Millisecond, Drift: 20_000, Compact: 10 * time.Second, Flows: [2]int{1, 3},
 		Chaos: mix(workerChaos, producerChaos, networkChaos, queueChaos, drainChaos, operatorChaos, enemyChaos),
 	},

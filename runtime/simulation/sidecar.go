@@ -49,7 +49,7 @@ func newSidecar(p *pod) *sidecar {
 	s.view = newConsumerView(s)
 	var names []string
 	for _, f := range w.flows {
-		s.links = append(s.links, &link{s: s, flow: f, grants: map[string]*grant{}})
+		s.links = append(s.links, &link{s: s, flow: f, grants: map[string]*grant{}, pending: map[int64]delivery.Now{}})
 		names = append(names, f.title)
 	}
 	s.machine = w.machines.Consumer(s.config, protocol.Incarnation{PodUID: p.uid, BootNonce: s.name},

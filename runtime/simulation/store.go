@@ -195,7 +195,7 @@ func (s *store) put(r queue.StoreRequest) queue.StoreResult {
 func (s *store) read(seqs []int64) ([]protocol.Job, error) {
 	jobs := make([]protocol.Job, len(seqs))
 	for i, seq := range seqs {
-		if j := s.bySeq[seq]; j != nil && j.status == queue.StatusStored {
+		if j := s.bySeq[seq]; j != nil && !j.settled() {
 			jobs[i] = j.job
 		}
 	}
