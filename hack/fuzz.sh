@@ -3,7 +3,7 @@
 # many executions each had. What a fuzzer finds is kept in its package's
 # testdata/fuzz, where plain `go test` repeats it for ever.
 #
-#   TIME=30s     how long each runs
+#   TIME=30s     how long each runs, or how often (20000x)
 #   FOCUS=regexp only fuzzers whose package or name matches
 set -euo pipefail
 
@@ -15,12 +15,18 @@ total=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
+# deadline_only says that nothing was found and the one complaint is that the
+# time was up. Go before 1.27 now and then takes the end of a run for its failure.
+deadline_only() {
+	! grep -q 'Failing input written' "$log" &&
+		[ "$(sed -n '/^--- FAIL: /,/^FAIL/p' "$log" | grep -vE '^(--- FAIL: |FAIL|exit status)')" = "    context deadline exceeded" ]
+}
+
 while IFS=: read -r file name; do
 	package=./$(dirname "$file")
 	[[ "$package/$name" =~ $focus ]] || continue
-	if go test "$package" -run '^$' -fuzz "^$name\$" -fuzztime "$time" -fuzzminimizetime 10x >"$log" 2>&1; then
-		verdict=passed
-	else
+	verdict=passed
+	if ! go test "$package" -run '^$' -fuzz "^$name\$" -fuzztime "$time" -fuzzminimizetime 10x >"$log" 2>&1 && ! deadline_only; then
 		verdict=FAILED
 		status=1
 	fi

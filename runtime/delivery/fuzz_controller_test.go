@@ -1,8 +1,11 @@
 package delivery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,29 +14,128 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue/memory"
 )
 
-// FuzzController plays a script of workers, producers and a queue that are honest, mistaken or malicious, in any order. Whatever
-// they do, the Controller must not panic; worker sequences are contiguous and inside the demand (I-3), deliveries in flight inside
-// the window (I-4), it fails at most once and is silent then (I-11), and what it holds is bounded by what was stored (I-12).
+// What a line of a script may be about.
+const (
+	ctlTick = iota
+	ctlConnect
+	ctlRegister
+	ctlQueue
+	ctlDemand
+	ctlSettle
+	ctlSettleOddly
+	ctlHangUp
+	ctlGone
+	ctlAttach
+	ctlProduce
+	ctlProduceOddly
+	ctlAcknowledge
+	ctlHeartbeat
+	ctlDrain
+	ctlReconfigure
+	ctlIntake
+	ctlPaused
+	ctlResolve
+	ctlRestart
+	ctlNonsense
+	ctlOperations
+)
+
+// FuzzController plays a script of workers, producers and a queue that are honest, mistaken or malicious, in any order, over restarts of
+// the Controller. Whatever they do, it must not panic; worker sequences are contiguous and inside the demand (I-3), deliveries in flight
+// inside the window (I-4), it fails at most once and is silent then (I-11), what it holds is bounded by what was stored (I-12), it gives a
+// claimed job to none but the pod that had it (B-238), and no job is complete that no worker has confirmed (I-8).
 func FuzzController(f *testing.F) {
-	honest := []byte{0, 0}
-	for _, op := range []byte{0, 3, 1, 3, 2, 9, 10, 0, 3, 4, 1, 5, 5, 0, 3, 5, 6, 0, 0, 3} {
-		honest = append(honest, op, 1, 1, 1)
+	for _, scenario := range controllerScenarios {
+		addSeeds(f, controllerStart, scenario.ops, []byte{0, 1, 1, 1}, scenario.factor)
 	}
-	f.Add(honest)
-	for seed := range byte(8) {
-		mixed := make([]byte, 300)
-		for i := range mixed {
-			mixed[i] = byte(i*31)*seed + byte(i>>2) + seed
-		}
-		f.Add(mixed)
+	f.Fuzz(func(t *testing.T, raw []byte) { playController(t, raw) })
+}
+
+func playController(t testing.TB, raw []byte) *fuzzedController {
+	w := newFuzzedController(t, lines(raw))
+	w.step(Start{})
+	for w.next() {
+		w.act()
 	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		w := newFuzzedController(t, raw[:min(len(raw), fuzzLength)])
-		w.step(Start{})
-		for w.script.more() {
-			w.act()
+	return w
+}
+
+// controllerStart configures: a backlog of 7, 3 attempts, a window of 8, 63 bytes of memory, batches of 8, one queue attempt, a patient lane.
+var controllerStart = []byte{7, 3, 7, 63, 7, 63, 0, 19}
+
+// Some honest runs.
+var (
+	submitTwo = [][]byte{
+		{ctlQueue, 7}, {ctlAttach, 4}, {ctlProduce, 0, 1}, {ctlProduce, 1, 1}, {ctlQueue, 7}, {ctlQueue, 7},
+		{ctlAcknowledge, 0, 0, 1, 0}, {ctlAcknowledge, 0, 0, 1, 1}, {ctlQueue, 7}, {ctlQueue, 7},
+	}
+	takeTwo  = [][]byte{{ctlConnect, 0}, {ctlRegister, 0, 0, 9}, {ctlDemand, 0, 4, 0, 1}, {ctlQueue, 7}, {ctlHeartbeat, 0, 1, 3}}
+	comeBack = [][]byte{{ctlRestart, 7, 3, 7, 63, 7, 63, 0}, {ctlQueue, 7}, {ctlConnect, 0}}
+
+	controllerScenarios = []struct {
+		name   string
+		factor byte
+		want   string
+		ops    [][]byte
+	}{
+		{
+			"confirm", 31, "confirmed 2",
+			slices.Concat(submitTwo, takeTwo, [][]byte{{ctlSettle, 0, 2, 5, 0, 0}, {ctlQueue, 7}}),
+		},
+		{
+			"claim as running", 41, "confirmed 2, adopted 2",
+			slices.Concat(submitTwo, takeTwo, comeBack, [][]byte{
+				{ctlRegister, 0, 0, 9, 0, 0, 1, 0}, {ctlSettle, 1, 2, 5, 0, 0}, {ctlQueue, 7},
+			}),
+		},
+		{
+			"claim as confirmed", 43, "confirmed 2, claimed 2",
+			slices.Concat(submitTwo, takeTwo, comeBack, [][]byte{
+				{ctlRegister, 0, 0, 9, 0, 0, 1, 1}, {ctlQueue, 7}, {ctlResolve, 0},
+			}),
+		},
+		{
+			"claim as lost", 47, "redelivered 2",
+			slices.Concat(submitTwo, takeTwo, comeBack, [][]byte{
+				{ctlRegister, 0, 0, 9, 0, 0, 1, 2}, {ctlDemand, 1, 4, 0, 1}, {ctlQueue, 7}, {ctlTick, 4}, {ctlQueue, 7}, {ctlQueue, 7},
+			}),
+		},
+		{
+			"claim of what ended", 53, "resolved 2",
+			slices.Concat(submitTwo, takeTwo, [][]byte{{ctlSettle, 0, 2, 5, 0, 0}, {ctlQueue, 7}}, comeBack, [][]byte{
+				{ctlRegister, 0, 0, 9, 0, 0, 1, 1}, {ctlResolve, 0}, {ctlRegister, 0, 0, 9, 0, 0, 1, 1},
+			}),
+		},
+		{
+			"forged claim", 59, "forged 4",
+			slices.Concat(submitTwo, takeTwo, comeBack, [][]byte{
+				{ctlRegister, 0, 0, 9, 0, 0, 2, 1}, {ctlConnect, 1}, {ctlRegister, 1, 0, 9, 0, 0, 3, 1}, {ctlTick, 5}, {ctlQueue, 7},
+			}),
+		},
+		{
+			"refusal of an envelope", 61, "nacked 2, redelivered 2",
+			slices.Concat(submitTwo, takeTwo, [][]byte{{ctlSettle, 0, 2, 5, 6, 0}, {ctlQueue, 7}, {ctlTick, 4}, {ctlQueue, 7}}),
+		},
+	}
+)
+
+// TestFuzzedControllerScenarios sees that the seeds get where they are meant to: a fuzzer that starts nowhere finds nothing.
+func TestFuzzedControllerScenarios(t *testing.T) {
+	for _, scenario := range controllerScenarios {
+		raw := line(controllerStart, nil)
+		for _, op := range scenario.ops {
+			raw = append(raw, line(op, []byte{0, 1, 1, 1})...)
 		}
-	})
+		w := playController(t, raw)
+		s := w.ctl.Stats()
+		got := tally(
+			"confirmed", s.Confirmed, "adopted", s.Adopted, "claimed", s.Claimed, "nacked", s.Nacked, "forged", s.Dropped["claim-ticket"],
+			"resolved", w.resolved, "redelivered", s.Redelivered,
+		)
+		if got != scenario.want {
+			t.Errorf("%s: %s, want %s", scenario.name, got, scenario.want)
+		}
+	}
 }
 
 // fuzzedBinding is a binding as its messages show it.
@@ -43,17 +145,28 @@ type fuzzedBinding struct {
 	window       int
 	sent, demand int64
 	ended        bool
-	deliveries   map[int64]protocol.Delivery
+	deliveries   map[int64]protocol.Delivery // the adopted ones included
+	adopted      int
 	heard        map[int64]bool
+	pod          string
+}
+
+// givenJob is what a pod was given, and may claim.
+type givenJob struct {
+	pod   string
+	claim protocol.Claim // without state
 }
 
 type fuzzedController struct {
 	t        testing.TB
-	script   script
+	lines    []script
+	script   script // of the present line
+	random   testRandom
 	now      Now
 	ctl      *Controller
 	queue    *memory.Queue
 	conns    []ConnID
+	pods     map[ConnID]string
 	nonces   int
 	last     ConnID
 	bindings []*fuzzedBinding
@@ -64,19 +177,47 @@ type fuzzedController struct {
 	load     OpID
 	apply    *ApplyBatch
 	read     *ReadJobs
+	resolves []ResolveClaims
+	resolved int // jobs whose claims were resolved
+	given    map[givenJob]bool
+	said     map[queue.JobRef]bool // somebody who was given it said that it is done
 	failures int
 	rows     int // ever stored
 	window   int // the largest ever
 }
 
-func newFuzzedController(t testing.TB, raw []byte) *fuzzedController {
+func newFuzzedController(t testing.TB, lines []script) *fuzzedController {
 	q, err := memory.New(memory.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &fuzzedController{t: t, script: script{raw}, queue: q}
-	w.ctl = NewController(w.config(), &testRandom{})
+	w := &fuzzedController{
+		t: t, lines: lines, queue: q, pods: map[ConnID]string{}, given: map[givenJob]bool{}, said: map[queue.JobRef]bool{},
+	}
+	w.next()
+	w.ctl = NewController(w.config(), &w.random)
 	return w
+}
+
+// next turns to the next line.
+func (w *fuzzedController) next() bool {
+	if len(w.lines) == 0 {
+		return false
+	}
+	w.script, w.lines = w.lines[0], w.lines[1:]
+	return true
+}
+
+// restart is a producer restart: everything but the queue is gone, and what was on its way to it.
+func (w *fuzzedController) restart() {
+	w.ctl = NewController(w.config(), &w.random)
+	for _, b := range w.bindings {
+		b.ended = true
+	}
+	w.conns, w.resolves, w.failures, w.stored = nil, nil, 0, nil
+	w.load, w.apply, w.read = 0, nil, nil
+	w.session, w.upTo, w.token = "", 0, 0
+	w.step(Start{})
 }
 
 func (w *fuzzedController) config() ControllerConfig {
@@ -114,6 +255,12 @@ func (w *fuzzedController) take(action Action) {
 		w.read = &a
 	case ToWorker:
 		w.toWorker(a)
+	case ResolveClaims:
+		w.resolves = append(w.resolves, a)
+	case JobSettled:
+		if !a.DeadLettered && !w.said[a.Ref] {
+			w.t.Fatalf("I-8: %v is complete and no worker that had it said so", a.Ref)
+		}
 	case ToProducer:
 		switch m := a.Message.(type) {
 		case protocol.RequestNext:
@@ -134,19 +281,7 @@ func (w *fuzzedController) take(action Action) {
 func (w *fuzzedController) toWorker(a ToWorker) {
 	switch m := a.Message.(type) {
 	case protocol.RegistrationAck:
-		for _, b := range w.bindings {
-			if b.ref.BindingID == m.BindingID {
-				b.conn, b.window = a.Conn, max(b.window, m.Window)
-				return
-			}
-		}
-		if m.NextSeq != 1 {
-			w.t.Fatalf("I-3: a binding begins at %d", m.NextSeq)
-		}
-		w.bindings = append(w.bindings, &fuzzedBinding{
-			ref: protocol.BindingRef{BindingID: m.BindingID, Secret: m.Secret}, conn: a.Conn, window: m.Window,
-			deliveries: map[int64]protocol.Delivery{}, heard: map[int64]bool{},
-		})
+		w.acknowledged(a.Conn, m)
 	case protocol.BindingEnded:
 		if b := w.binding(m.BindingID); b != nil && b.conn == a.Conn {
 			b.ended = true
@@ -162,7 +297,64 @@ func (w *fuzzedController) toWorker(a ToWorker) {
 	}
 }
 
+func (w *fuzzedController) acknowledged(conn ConnID, m protocol.RegistrationAck) {
+	if err := m.Validate(); err != nil {
+		w.t.Fatalf("it acknowledges with %+v: %v", m, err)
+	}
+	b := w.binding(m.BindingID)
+	if b == nil {
+		if m.NextSeq != 1 {
+			w.t.Fatalf("I-3: a binding begins at %d", m.NextSeq)
+		}
+		b = &fuzzedBinding{
+			ref: protocol.BindingRef{BindingID: m.BindingID, Secret: m.Secret}, pod: w.pods[conn],
+			deliveries: map[int64]protocol.Delivery{}, heard: map[int64]bool{},
+		}
+		w.bindings = append(w.bindings, b)
+	}
+	if b.pod != w.pods[conn] {
+		w.t.Fatalf("B-238: the binding of %s is acknowledged to %s", b.pod, w.pods[conn])
+	}
+	b.conn, b.window = conn, max(b.window, m.Window)
+	for _, a := range m.Adopted {
+		w.adopted(b, a)
+	}
+}
+
+// adopted is B-238: what a pod claims is its own only if it was given the job before.
+func (w *fuzzedController) adopted(b *fuzzedBinding, a protocol.Adopted) {
+	had := false
+	for g := range w.given {
+		had = had || g.pod == b.pod && g.claim.MessageID == a.MessageID && g.claim.StoreSeq == a.StoreSeq
+	}
+	if !had {
+		w.t.Fatalf("B-238: %s never had %s and is told that it adopted it", b.pod, a.MessageID)
+	}
+	if before, again := b.deliveries[a.WorkerSeq]; again {
+		if before.Job.MessageID != a.MessageID {
+			w.t.Fatalf("I-3: %d is adopted as %s", a.WorkerSeq, a.MessageID)
+		}
+		return
+	}
+	b.adopted++
+	b.demand = max(b.demand, a.WorkerSeq)
+	w.give(b, protocol.Delivery{
+		WorkerSeq: a.WorkerSeq, StoreSeq: a.StoreSeq, Attempt: a.Attempt, Ticket: a.Ticket, Job: protocol.Job{MessageID: a.MessageID},
+	})
+}
+
+func (w *fuzzedController) give(b *fuzzedBinding, d protocol.Delivery) {
+	b.deliveries[d.WorkerSeq] = d
+	w.given[givenJob{b.pod, protocol.Claim{StoreSeq: d.StoreSeq, MessageID: d.Job.MessageID, Attempt: d.Attempt, Ticket: d.Ticket}}] = true
+	for b.deliveries[b.sent+1].WorkerSeq != 0 {
+		b.sent++
+	}
+}
+
 func (w *fuzzedController) delivered(b *fuzzedBinding, d protocol.Delivery) {
+	if err := d.Validate(); err != nil {
+		w.t.Fatalf("it delivers %+v: %v", d, err)
+	}
 	if before, again := b.deliveries[d.WorkerSeq]; again {
 		if before.Job.MessageID != d.Job.MessageID || before.Attempt != d.Attempt {
 			w.t.Fatalf("I-3: %d is resent as %s", d.WorkerSeq, d.Job.MessageID)
@@ -172,10 +364,9 @@ func (w *fuzzedController) delivered(b *fuzzedBinding, d protocol.Delivery) {
 	if d.WorkerSeq != b.sent+1 || d.WorkerSeq > b.demand {
 		w.t.Fatalf("I-3: sequence %d after %d with demand %d", d.WorkerSeq, b.sent, b.demand)
 	}
-	b.sent++
-	b.deliveries[d.WorkerSeq] = d
-	if inFlight := b.sent - int64(len(b.heard)); inFlight > int64(b.window) {
-		w.t.Fatalf("I-4: %d in flight, the window is %d", inFlight, b.window)
+	w.give(b, d)
+	if inFlight := len(b.deliveries) - len(b.heard); inFlight > b.window+b.adopted {
+		w.t.Fatalf("I-4: %d in flight, the window is %d, %d are adopted", inFlight, b.window, b.adopted)
 	}
 }
 
@@ -208,59 +399,135 @@ func (w *fuzzedController) conn() ConnID {
 
 func (w *fuzzedController) act() {
 	s := &w.script
-	switch s.below(20) {
-	case 0, 18:
+	switch s.below(ctlOperations) {
+	case ctlTick:
 		w.now += s.pause()
 		w.step(Tick{})
-	case 1:
+	case ctlConnect:
 		w.last++
 		w.conns = append(w.conns, w.last)
-		w.step(WorkerConnected{Conn: w.last, Worker: Worker{PodUID: s.text("p0", "p1", "p2"), PodName: "p", Pool: "pool"}})
-	case 2:
-		w.nonces++
-		w.say(protocol.RegisterConsumer{
-			Version: protocol.Version, Nonce: fmt.Sprint("n", w.nonces-s.below(2)), Window: 1 + s.below(12),
-			Incarnation: protocol.Incarnation{PodUID: s.text("p0", "p1", "p2"), BootNonce: s.text("b0", "b1")},
-		})
-	case 3:
+		w.pods[w.last] = s.text("p0", "p1", "p2")
+		w.step(WorkerConnected{Conn: w.last, Worker: Worker{
+			PodUID: w.pods[w.last], PodName: "p", Pool: "pool", Revision: s.text("r0", "r1"),
+		}})
+	case ctlRegister:
+		w.register()
+	case ctlQueue:
 		w.answerQueue(s.below(8))
-	case 4:
+	case ctlDemand:
 		w.demand()
-	case 5:
+	case ctlSettle:
 		w.settle()
-	case 6:
+	case ctlSettleOddly:
 		w.say(protocol.Ack{BindingRef: w.anyRef(), StartedSeq: s.number(), Settlements: []protocol.Settlement{{
-			WorkerSeq: s.number(), MessageID: s.text("j0", "j1", "j2", "", "nobody"), Attempt: s.below(4), Outcome: protocol.Outcome(s.below(9) - 1),
+			WorkerSeq: s.number(), MessageID: s.text("j0", "j1", "j2", "", "nobody"), Attempt: s.below(4), Outcome: protocol.Outcome(s.below(10) - 1),
 		}}})
-	case 7:
+	case ctlHangUp:
 		w.hangUp()
-	case 8:
+	case ctlGone:
 		w.step(WorkerGone{PodUID: s.text("p0", "p1", "p2", "nobody"), BootNonce: s.text("", "b0", "b1"), Reason: "gone"})
-	case 9:
+	case ctlAttach:
 		w.step(ProducerAttached{Conn: 1, MaxCredits: s.below(12), Notify: true})
-	case 10:
+	case ctlProduce:
 		w.token++
 		w.produce(w.session, w.token)
-	case 11:
+	case ctlProduceOddly:
 		w.produce(s.text(w.session, "", "other"), uint64(s.number()))
-	case 12:
+	case ctlAcknowledge:
 		w.acknowledge()
-	case 13:
-		w.say(protocol.Heartbeat{BindingRef: w.anyRef(), StartedSeq: s.number()})
-	case 14:
+	case ctlHeartbeat:
+		ref := w.anyRef()
+		w.say(protocol.Heartbeat{BindingRef: ref, StartedSeq: s.number()})
+	case ctlDrain:
 		w.say(protocol.Drain{BindingRef: w.anyRef()})
-	case 15:
+	case ctlReconfigure:
 		w.step(Reconfigure{Config: w.config()})
-	case 16:
+	case ctlIntake:
 		w.step(SetIntake{Open: s.yes(), Dispatch: s.yes()})
-	case 17:
-		if s.yes() {
-			w.step(QueueAnswers{})
-		}
+	case ctlPaused:
 		w.step(Paused{For: s.pause()})
+	case ctlResolve:
+		w.resolve()
+	case ctlRestart:
+		w.restart()
 	default:
 		w.nonsense()
 	}
+}
+
+// register asks for a binding, with claims that are true, out of date, somebody else's or made up.
+func (w *fuzzedController) register() {
+	s := &w.script
+	conn := w.conn()
+	w.nonces++
+	m := protocol.RegisterConsumer{
+		Version: protocol.Version, Nonce: fmt.Sprint("n", w.nonces-s.below(2)), Window: 1 + s.below(12),
+		Incarnation: protocol.Incarnation{PodUID: cmp.Or(w.pods[conn], "p0"), BootNonce: s.text("b0", "b1")},
+	}
+	if s.below(8) == 7 {
+		m.Incarnation.PodUID = "p1"
+	}
+	m.Claims = w.claims(m.Incarnation.PodUID)
+	w.sayOn(conn, m)
+}
+
+func (w *fuzzedController) claims(pod string) []protocol.Claim {
+	s := &w.script
+	kind, state := s.below(5), protocol.ClaimRunning+protocol.ClaimState(s.below(4))
+	if kind == 0 {
+		return nil
+	}
+	if kind == 4 {
+		return []protocol.Claim{{StoreSeq: s.number(), MessageID: s.text("j0", "j1", ""), Attempt: s.below(3), Ticket: protocol.Ticket{1}, State: state}}
+	}
+	var claims []protocol.Claim
+	for _, b := range w.bindings {
+		if (b.pod == pod) == (kind == 3) {
+			continue
+		}
+		for _, seq := range slices.Sorted(maps.Keys(b.deliveries)) {
+			d := b.deliveries[seq]
+			claims = append(claims, protocol.Claim{
+				StoreSeq: d.StoreSeq, MessageID: d.Job.MessageID, Attempt: d.Attempt, Ticket: d.Ticket, State: state, Reason: "r",
+			})
+		}
+	}
+	for i := range claims {
+		if kind == 2 {
+			claims[i].Ticket[3]++
+		}
+	}
+	return claims
+}
+
+// resolve answers the oldest question about claims, honestly or with what is in no queue.
+func (w *fuzzedController) resolve() {
+	if len(w.resolves) == 0 {
+		return
+	}
+	a := w.resolves[0]
+	w.resolves = w.resolves[1:]
+	ev := ClaimsResolved{Epoch: a.Epoch, PodUID: a.PodUID, BindingID: a.BindingID}
+	w.resolved += len(a.Refs)
+	switch w.script.below(4) {
+	case 0, 1:
+		for _, ref := range a.Refs {
+			state, ok, err := w.queue.Lookup(w.t.Context(), ref.MessageID)
+			switch known := ok && state.StoreSeq == ref.StoreSeq; {
+			case err != nil || known && state.Status == queue.StatusStored:
+			case known && state.Status == queue.StatusDeadLettered:
+				if _, err := w.queue.Apply(w.t.Context(), a.Epoch, queue.Batch{Confirms: []queue.JobRef{ref}}); err == nil {
+					ev.Confirmed, ev.Ended = append(ev.Confirmed, ref), append(ev.Ended, ref)
+				}
+			default:
+				ev.Ended = append(ev.Ended, ref)
+			}
+		}
+	case 2: // it could not find out
+	default:
+		ev.PodUID, ev.Ended, ev.Confirmed = "p2", a.Refs, a.Refs
+	}
+	w.step(ev)
 }
 
 // nonsense is what no honest host or peer says.
@@ -296,17 +563,33 @@ func (w *fuzzedController) sayOn(conn ConnID, m protocol.FromWorker) {
 			b.demand = max(b.demand, m.RequestUpTo)
 		}
 	case protocol.Ack:
-		for _, s := range m.Settlements {
-			b := w.binding(m.BindingID)
-			if b == nil || b.ref != m.BindingRef {
-				continue
-			}
-			if d, ok := b.deliveries[s.WorkerSeq]; ok && d.Job.MessageID == s.MessageID && d.Attempt == s.Attempt {
-				b.heard[s.WorkerSeq] = true
+		if b := w.binding(m.BindingID); b != nil && b.ref == m.BindingRef {
+			w.settled(b, m.Settlements)
+		}
+	case protocol.RegisterConsumer:
+		for _, claim := range m.Claims {
+			proof := givenJob{w.pods[conn], claim}
+			proof.claim.State, proof.claim.Reason = 0, ""
+			if claim.State == protocol.ClaimConfirmed && w.given[proof] {
+				w.said[queue.JobRef(claim.Ref())] = true
 			}
 		}
 	}
 	w.step(WorkerMessage{Conn: conn, Message: m})
+}
+
+// settled notes which settlements of a binding may count.
+func (w *fuzzedController) settled(b *fuzzedBinding, settlements []protocol.Settlement) {
+	for _, s := range settlements {
+		d, ok := b.deliveries[s.WorkerSeq]
+		if !ok || s.Outcome != protocol.Inadmissible && (d.Job.MessageID != s.MessageID || d.Attempt != s.Attempt) {
+			continue
+		}
+		b.heard[s.WorkerSeq] = true
+		if s.Outcome == protocol.Confirmed {
+			w.said[queue.JobRef{MessageID: s.MessageID, StoreSeq: d.StoreSeq}] = true
+		}
+	}
 }
 
 func (w *fuzzedController) anyRef() protocol.BindingRef {
@@ -314,7 +597,7 @@ func (w *fuzzedController) anyRef() protocol.BindingRef {
 		return protocol.BindingRef{}
 	}
 	ref := w.bindings[w.script.below(len(w.bindings))].ref
-	if w.script.below(4) == 0 {
+	if w.script.below(4) == 3 {
 		ref.Secret = "guessed"
 	}
 	return ref
@@ -327,7 +610,7 @@ func (w *fuzzedController) demand() {
 	}
 	b := w.bindings[s.below(len(w.bindings))]
 	m := protocol.Request{BindingRef: b.ref, RequestUpTo: b.sent + int64(s.below(12)), StartedSeq: b.sent, ViaTimeout: s.yes()}
-	if s.below(4) == 0 {
+	if s.below(4) == 3 {
 		m.RequestUpTo, m.ConfirmedSeq, m.StartedSeq = s.number(), s.number(), s.number()
 	}
 	w.sayOn(b.conn, m)
@@ -341,12 +624,14 @@ func (w *fuzzedController) settle() {
 	}
 	b := w.bindings[s.below(len(w.bindings))]
 	ack := protocol.Ack{BindingRef: b.ref, StartedSeq: int64(s.below(int(b.sent) + 1))}
-	for seq := max(1, b.sent-int64(s.below(6))); seq <= b.sent; seq++ {
+	first, outcome := max(1, b.sent-int64(s.below(6))), protocol.Confirmed+protocol.Outcome(s.below(7))
+	for seq := first; seq <= b.sent; seq++ {
 		d := b.deliveries[seq]
-		ack.Settlements = append(ack.Settlements, protocol.Settlement{
-			WorkerSeq: seq, MessageID: d.Job.MessageID, Attempt: d.Attempt, Outcome: protocol.Confirmed + protocol.Outcome(s.below(6)),
-			RetryAfter: s.pause(),
-		})
+		settlement := protocol.Settlement{WorkerSeq: seq, MessageID: d.Job.MessageID, Attempt: d.Attempt, Outcome: outcome, RetryAfter: s.pause()}
+		if outcome == protocol.Inadmissible {
+			settlement.MessageID, settlement.Attempt = "", 0
+		}
+		ack.Settlements = append(ack.Settlements, settlement)
 	}
 	w.sayOn(b.conn, ack)
 }

@@ -19,3 +19,23 @@ func FuzzForOthers(f *testing.F) {
 		}
 	})
 }
+
+// FuzzParseMember reads what anybody may have recorded as the owner of a queue: it is refused, or a member that records itself the same.
+func FuzzParseMember(f *testing.F) {
+	f.Add(Member{Pod: "p-0", PodUID: "u", BootNonce: "b", Turn: 2, Intake: "10.0.0.1:8443", Streams: "[::1]:9443"}.Owner())
+	for _, owner := range []string{"", "null", "{}", `"a pod"`, `{"turn":-1}`, `{"turn":1e99}`, `{"pod":"\ud800"}`} {
+		f.Add(owner)
+	}
+	f.Fuzz(func(t *testing.T, owner string) {
+		m, err := ParseMember(owner)
+		if err != nil {
+			return
+		}
+		if again, err := ParseMember(m.Owner()); err != nil || again != m {
+			t.Errorf("%+v became %+v, error %v", m, again, err)
+		}
+		if !m.sameProcess(m) {
+			t.Errorf("%+v is no turn of its own process", m)
+		}
+	})
+}

@@ -34,3 +34,24 @@ func FuzzDecodeJobs(f *testing.F) {
 		}
 	})
 }
+
+// FuzzMessageID gives two submitters each a key or an event: no two of them share a MessageID unless everything of them is the same, or two
+// submitters could answer for each other (DESIGN 7).
+func FuzzMessageID(f *testing.F) {
+	f.Add("system:serviceaccount:ns:a", "k", "system:serviceaccount:ns:b", "k")
+	f.Add("auth0|1", "k", "auth0", "1|k")
+	f.Add("a%7Cb", "k", "a|b", "k")
+	f.Add("/source", "id", "/source", "id")
+	f.Fuzz(func(t *testing.T, who, key, otherWho, otherKey string) {
+		if who == "" || otherWho == "" || key == "" || otherKey == "" {
+			return
+		}
+		same := who == otherWho && key == otherKey
+		if (keyID(who, key) == keyID(otherWho, otherKey)) != same {
+			t.Errorf("keys %q of %q and %q of %q", key, who, otherKey, otherWho)
+		}
+		if keyID(who, key) == eventID(otherWho, otherKey) {
+			t.Errorf("key %q of %q and event %q of %q", key, who, otherKey, otherWho)
+		}
+	})
+}

@@ -16,10 +16,13 @@ func eventID(source, id string) string {
 	return bounded(strings.ReplaceAll(source, separator, "%7C") + separator + id)
 }
 
-// keyID is the MessageID of a plain body: keys belong to the subject that chose them.
+// keyID is the MessageID of a plain body: keys belong to the subject that chose them. Names of users, unlike those of ServiceAccounts,
+// may hold the separator (auth0|1234), and must not become somebody else's key with it.
 func keyID(subject, key string) string {
-	return bounded(separator + subject + separator + key)
+	return bounded(separator + subjectEscape.Replace(subject) + separator + key)
 }
+
+var subjectEscape = strings.NewReplacer("%", "%25", separator, "%7C")
 
 // bounded replaces an id that is too long for the protocol by its hash.
 func bounded(id string) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -46,18 +47,24 @@ func Wait(ctx context.Context, socket string, timeout time.Duration) (drain.Repo
 }
 
 func ask(ctx context.Context, client *http.Client) (drain.Report, error) {
-	var report drain.Report
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://sidecar/drain", http.NoBody)
 	if err != nil {
-		return report, fmt.Errorf("building the drain request: %w", err)
+		return drain.Report{}, fmt.Errorf("building the drain request: %w", err)
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return report, fmt.Errorf("asking the sidecar to drain: %w", err)
+		return drain.Report{}, fmt.Errorf("asking the sidecar to drain: %w", err)
 	}
 	defer answer.Body.Close()
-	if err := json.NewDecoder(answer.Body).Decode(&report); err != nil {
-		return report, fmt.Errorf("reading the sidecar's answer: %w", err)
+	return readReport(answer.Body)
+}
+
+// maxReport bounds the sidecar's answer, which has four small fields.
+const maxReport = 4 << 10
+
+func readReport(body io.Reader) (report drain.Report, err error) {
+	if err := json.NewDecoder(io.LimitReader(body, maxReport)).Decode(&report); err != nil {
+		return drain.Report{}, fmt.Errorf("reading the sidecar's answer: %w", err)
 	}
 	return report, nil
 }

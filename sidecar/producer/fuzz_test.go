@@ -1,7 +1,10 @@
 package producer
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -40,5 +43,47 @@ func FuzzConfiguration(f *testing.F) {
 			t.Errorf("window %v, payload %d", deduplication(document), maxPayload(document))
 		}
 		intakeOf(document)
+	})
+}
+
+// FuzzHalt reads any record of a failure: a producer starts with it or stays down with a reason, and never for a failure that a person has
+// answered with another recoverNonce (DESIGN 5.14).
+func FuzzHalt(f *testing.F) {
+	f.Add([]byte(`{"recoverNonce":1,"halt":{"stage":"Load","code":"conflict","reason":"why"}}`), int64(1))
+	f.Add([]byte(`{"recoverNonce":1,"halt":{"stage":"Protocol"}}`), int64(2))
+	f.Add([]byte(`{"recoverNonce":`), int64(0))
+	f.Add([]byte(`null`), int64(0))
+	f.Add([]byte{}, int64(0))
+	path := filepath.Join(f.TempDir(), "halt")
+	f.Fuzz(func(t *testing.T, raw []byte, nonce int64) {
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		failed, err := haltedBy(path, runtimeconfig.Producer{RecoverNonce: nonce})
+		if err != nil {
+			t.Fatalf("%q keeps the producer from starting: %v", raw, err)
+		}
+		var record haltRecord
+		if failed != nil && (json.Unmarshal(raw, &record) != nil || record.RecoverNonce != nonce || failed.Cause == nil) {
+			t.Errorf("%q with nonce %d halts as %v", raw, nonce, failed)
+		}
+	})
+}
+
+// FuzzOwnSubject reads any token of the pod's own: whatever it is, it scopes idempotency keys by some name.
+func FuzzOwnSubject(f *testing.F) {
+	for _, claims := range []string{`{"sub":"system:serviceaccount:ns:sa"}`, `{"sub":""}`, `{"sub":1}`, `[]`, ``} {
+		f.Add("h."+base64.RawURLEncoding.EncodeToString([]byte(claims))+".s\n", "ns")
+	}
+	f.Add("..", "")
+	f.Add("a.b", "ns")
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, token, namespace string) {
+		if err := os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if subject := ownSubject(dir, namespace); subject == "" {
+			t.Errorf("the subject of %q is empty", token)
+		}
 	})
 }

@@ -107,6 +107,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(int64(1), s[:len(s)-4])
 	a := encodeAudit(nil, queue.AuditLine{Number: 1, At: when, Action: "drop", Text: "ann"})
 	f.Add(int64(1), a[:len(a)-4])
+	f.Add(int64(1), workerKey(protocol.Incarnation{PodUID: "uid", BootNonce: "boot"}))
 	f.Add(int64(-1), []byte{})
 	f.Add(int64(1), bytes.Repeat([]byte{0xff}, 64))
 	f.Fuzz(func(t *testing.T, seq int64, fields []byte) {
@@ -127,6 +128,11 @@ func FuzzDecode(f *testing.F) {
 		if s, err := decodeState(key, record); err == nil {
 			if again, err := decodeState(key, encodeState(key, s)); err != nil || again != s {
 				t.Errorf("state %+v became %+v, error %v", s, again, err)
+			}
+		}
+		if worker, err := decodeWorker(fields, seal(fields, nil)); err == nil {
+			if again, err := decodeWorker(workerKey(worker), seal(workerKey(worker), nil)); err != nil || again != worker {
+				t.Errorf("worker %+v became %+v, error %v", worker, again, err)
 			}
 		}
 		if line, err := decodeAudit(key, record); err == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"os"
 )
 
@@ -40,8 +41,10 @@ func (l *lossFile) inherit() error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading: %w", err)
 	}
-	if n == lossBytes && crc32.ChecksumIEEE(b[:16]) == binary.BigEndian.Uint32(b[16:]) {
-		l.earlier = int64(binary.BigEndian.Uint64(b[:8]) + binary.BigEndian.Uint64(b[8:16]))
+	unsettled, earlier := int64(binary.BigEndian.Uint64(b[:8])), int64(binary.BigEndian.Uint64(b[8:16]))
+	whole := n == lossBytes && crc32.ChecksumIEEE(b[:16]) == binary.BigEndian.Uint32(b[16:])
+	if whole && unsettled >= 0 && earlier >= 0 && earlier <= math.MaxInt64-unsettled {
+		l.earlier = earlier + unsettled
 	}
 	l.write(0)
 	return l.err
