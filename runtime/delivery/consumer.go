@@ -82,7 +82,7 @@ func (c *Consumer) Status(now Now) ConsumerStatus { return c.group.Status(now) }
 func (c *Consumer) status(now Now) ConsumerStatus {
 	return ConsumerStatus{
 		Flow:           c.flow,
-		Registered:     c.bound() && c.connected && !c.registration.unanswered && now-c.heard < c.registration.deadline,
+		Registered:     c.inTouch(now),
 		EverRegistered: c.registration.ever,
 		BindingID:      c.registration.ref.BindingID,
 		Session:        c.registration.session,
@@ -105,6 +105,11 @@ func (c *Consumer) status(now Now) ConsumerStatus {
 // unsettled counts what this worker has on its hands of the flow: deliveries and settlements of the binding that the controller
 // has not taken over, and handlers that belong to none of them.
 func (c *Consumer) unsettled() int { return c.sub.held + c.detached }
+
+// inTouch reports whether there is a binding and its controller speaks.
+func (c *Consumer) inTouch(now Now) bool {
+	return c.bound() && c.connected && !c.registration.unanswered && now-c.heard < c.registration.deadline
+}
 
 func (c *Consumer) bound() bool { return c.registration.ref.BindingID != "" }
 

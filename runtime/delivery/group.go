@@ -217,6 +217,15 @@ func (g *ConsumerGroup) Status(now Now) ConsumerStatus {
 	return sum
 }
 
+// Work returns what the worker has on its hands of one flow, by its place in the order that the group was made with.
+func (g *ConsumerGroup) Work(now Now, flow int) Work {
+	c := g.flows[flow]
+	return Work{Running: c.runs, Buffered: c.sub.buffered, Unsettled: c.unsettled(), Registered: c.inTouch(now)}
+}
+
+// Draining reports whether the worker ends what it has and takes nothing new.
+func (g *ConsumerGroup) Draining() bool { return g.draining }
+
 // add adds one flow's part to the status of the worker.
 func (s *ConsumerStatus) add(part ConsumerStatus) {
 	s.Registered = s.Registered && part.Registered

@@ -76,6 +76,15 @@ type BindingStats struct {
 	Draining   bool
 }
 
+// Work is what a worker has on its hands of one flow: the part of ConsumerStatus that can be read after every step.
+type Work struct {
+	Running   int // handlers in progress, abandoned ones included
+	Buffered  int // deliveries not started
+	Unsettled int // running, buffered, and settlements not taken over
+	// Registered says that there is a binding and its controller speaks.
+	Registered bool
+}
+
 // ConsumerStatus is a snapshot of a worker's machine, or of its part in one flow.
 type ConsumerStatus struct {
 	// Flow is empty in the status of the whole worker.

@@ -315,33 +315,37 @@ func (v *consumerView) heldForBindings(status delivery.ConsumerStatus) bool {
 	return false
 }
 
-// after checks the snapshot.
+// after checks what the worker has on its hands.
 func (v *consumerView) after() {
-	status := v.s.machine.Status(v.s.clock.read(v.w.now))
-	if status.Running < v.runs {
-		v.w.violate("I-9", "%s says it runs %d handlers, the app runs %d", v.s.name, status.Running, v.runs)
-	}
-	if status.Draining && status.Buffered > 0 {
-		v.w.violate("drain", "%s drains and keeps %d deliveries that it has not started", v.s.name, status.Buffered)
-	}
-	if status.Unsettled < status.Running+status.Buffered || status.Buffered < 0 {
-		v.w.violate("I-12", "%s has lost count: %s", v.s.name, describe(status))
-	}
 	calm := v.w.profile.Network.drop+v.w.profile.Network.reorder == 0 // else what is buffered may wait for a lost one
-	for i, part := range status.Flows {
-		l := v.s.links[i]
+	now := v.s.clock.read(v.w.now)
+	var sum delivery.Work
+	for i, l := range v.s.links {
+		part := v.s.machine.Work(now, i)
+		sum.Running += part.Running
+		sum.Buffered += part.Buffered
+		sum.Unsettled += part.Unsettled
 		l.waits = calm && part.Buffered > 0
 		if part.Registered && v.w.step%64 == 0 {
 			v.checkRepeats(l)
 		}
-		if silent := v.s.clock.read(v.w.now) - l.lastSaid; part.Registered && silent > l.heartbeat {
+		if silent := now - l.lastSaid; part.Registered && silent > l.heartbeat {
 			v.w.violate("heartbeat", "%s has said nothing to %s for %v, it should in %v", v.s.name, l.flow.title, silent, l.heartbeat)
 		}
 	}
+	if sum.Running < v.runs {
+		v.w.violate("I-9", "%s says it runs %d handlers, the app runs %d", v.s.name, sum.Running, v.runs)
+	}
+	if v.s.machine.Draining() && sum.Buffered > 0 {
+		v.w.violate("drain", "%s drains and keeps %d deliveries that it has not started", v.s.name, sum.Buffered)
+	}
+	if sum.Unsettled < sum.Running+sum.Buffered || sum.Buffered < 0 {
+		v.w.violate("I-12", "%s has lost count: %s", v.s.name, describe(sum))
+	}
 	// Handlers of ended bindings keep running beside a full window of each flow, and a binding may begin with what two before it left.
 	flows := len(v.s.links)
-	if limit := 3 * flows * (v.window + v.concurrency); status.Unsettled > limit || status.Buffered > flows*v.window {
-		v.w.violate("I-12", "%s holds %d unsettled, %d of them buffered, of a window of %d", v.s.name, status.Unsettled, status.Buffered, v.window)
+	if limit := 3 * flows * (v.window + v.concurrency); sum.Unsettled > limit || sum.Buffered > flows*v.window {
+		v.w.violate("I-12", "%s holds %d unsettled, %d of them buffered, of a window of %d", v.s.name, sum.Unsettled, sum.Buffered, v.window)
 	}
 }
 

@@ -17,6 +17,8 @@ type controllerView struct {
 	p *producer
 	w *flow
 
+	snapshot delivery.Stats // of the machine after its latest step, once somebody has looked
+	fresh    bool
 	session  string
 	loading  bool
 	loadOp   delivery.OpID
@@ -115,11 +117,20 @@ func newControllerView(p *producer) *controllerView {
 	}
 }
 
+// stats is the machine's snapshot, made once a step at most.
+func (v *controllerView) stats() *delivery.Stats {
+	if !v.fresh {
+		v.snapshot, v.fresh = v.p.machine.Stats(), true
+	}
+	return &v.snapshot
+}
+
 // newest reports whether this controller owns the queue: what an older one believes is its own affair.
 func (v *controllerView) newest() bool { return v.p.epoch != 0 && v.p.epoch == v.w.ledger.epoch }
 
 // before looks at an event on its way in.
 func (v *controllerView) before(event delivery.Event) {
+	v.fresh = false
 	switch e := event.(type) {
 	case delivery.ProducerAttached:
 		v.endpoints[e.Conn] = &endpointView{
@@ -302,7 +313,7 @@ func (v *controllerView) after(event delivery.Event, actions []delivery.Action) 
 	}
 	v.checkOrder()
 	v.dispatches = v.dispatches[:0]
-	if len(v.owed) > 0 && len(v.p.machine.Stats().Paused) > 0 {
+	if len(v.owed) > 0 && len(v.stats().Paused) > 0 {
 		clear(v.owed) // the failures of a paused revision are its own
 	}
 	if e, ok := event.(delivery.Applied); ok {
@@ -326,7 +337,7 @@ func (v *controllerView) checkAnswer(e delivery.Applied) {
 	switch {
 	case errors.Is(e.Err, queue.ErrFenced) && v.failures == 0:
 		v.w.violate("I-5", "%s was fenced and goes on", v.p.name)
-	case calm && e.Err == nil && v.applying == 0 && !v.loading && len(v.owed) > 0 && v.p.machine.Stats().IsolatedConfirms == 0:
+	case calm && e.Err == nil && v.applying == 0 && !v.loading && len(v.owed) > 0 && v.stats().IsolatedConfirms == 0:
 		v.w.violate("attempts", "%s has %d failed tries that it does not write", v.p.name, len(v.owed))
 	}
 }
@@ -341,7 +352,7 @@ func (v *controllerView) loaded(e delivery.Loaded) {
 	if v.newest() {
 		v.guardJobs(e)
 	}
-	v.session, v.cursor = v.p.machine.Stats().Session, e.State.Cursor
+	v.session, v.cursor = v.stats().Session, e.State.Cursor
 	v.bindings, v.latest = map[string]*bindingView{}, map[string]*deliveryView{}
 	clear(v.owed) // with the load, what the queue says of tries holds
 	clear(v.returned)
@@ -426,7 +437,7 @@ func (v *controllerView) checkHeld() {
 }
 
 // countPolicies notes what the controller keeps away from jobs.
-func (v *controllerView) countPolicies(s delivery.Stats) {
+func (v *controllerView) countPolicies(s *delivery.Stats) {
 	if s.Pauses > v.pauses {
 		v.w.counts.Faults[RevisionPaused] += s.Pauses - v.pauses
 		v.pauses = s.Pauses
@@ -444,7 +455,7 @@ func (v *controllerView) checkStats(dispatched bool) {
 	if !dispatched && v.w.step%8 != 0 {
 		return
 	}
-	s := v.p.machine.Stats()
+	s := v.stats()
 	v.countPolicies(s)
 	inFlight, free := 0, 0
 	for _, b := range s.Bindings {
@@ -459,12 +470,12 @@ func (v *controllerView) checkStats(dispatched bool) {
 	}
 	if s.BacklogJobs < 0 || s.DelayedJobs < 0 || s.InFlight < 0 || s.FreeDemand < 0 || s.OpenGrants < 0 || s.MemoryBytes < 0 ||
 		s.BacklogBytes < 0 || s.DirtyConfirms < 0 || s.DeadLetters < 0 {
-		v.w.violate("I-12", "%s has a negative figure: %s", v.p.name, describe(s))
+		v.w.violate("I-12", "%s has a negative figure: %s", v.p.name, describe(*s))
 	}
 	if v.newest() {
 		held := s.BacklogJobs + s.DelayedJobs + s.InFlight + s.DirtyConfirms
 		if open := len(v.w.ledger.open); s.BacklogJobs+s.DelayedJobs+s.InFlight > open+len(v.batch.Confirms)+len(v.batch.DeadLetters) {
-			v.w.violate("I-12", "%s has %d jobs live, %d are open in the queue: %s", v.p.name, held, open, describe(s))
+			v.w.violate("I-12", "%s has %d jobs live, %d are open in the queue: %s", v.p.name, held, open, describe(*s))
 		}
 	}
 	// Payloads in memory: the budget, what workers hold (at most all of it in flight), what credit may bring, and a read.
@@ -600,7 +611,7 @@ func (v *controllerView) settledAck(m protocol.SettledAck) {
 // it apart.
 func (v *controllerView) checkDurable(d *deliveryView) {
 	f := v.w.ledger.bySeq[d.ref.StoreSeq]
-	if d.outcome == protocol.Confirmed && d.sure && v.newest() && f != nil && f.confirms == 0 && v.p.machine.Stats().IsolatedConfirms == 0 {
+	if d.outcome == protocol.Confirmed && d.sure && v.newest() && f != nil && f.confirms == 0 && v.stats().IsolatedConfirms == 0 {
 		v.w.violate("I-8", "%s lets a worker forget that it finished %v, which is not durable", v.p.name, d.ref)
 	}
 }
@@ -696,7 +707,7 @@ func (v *controllerView) checkAttempt(before, now *deliveryView) {
 	switch {
 	case before.sure && (before.outcome == protocol.Nacked || before.outcome == protocol.Abandoned):
 		// While a revision is paused, its failures cost nothing but those of the probes.
-		wrong = counted != 1 && (counted != 0 || v.p.machine.Stats().Pauses == 0)
+		wrong = counted != 1 && (counted != 0 || v.stats().Pauses == 0)
 	case before.sure && (before.outcome == protocol.HandedBack || before.outcome == protocol.Delayed):
 		wrong = counted != 0
 	case !before.heard && started: // its worker was lost while it ran
@@ -719,7 +730,7 @@ func (v *controllerView) checkAttempt(before, now *deliveryView) {
 }
 
 func (v *controllerView) alive(b *bindingView) bool {
-	for _, s := range v.p.machine.Stats().Bindings {
+	for _, s := range v.stats().Bindings {
 		if s.BindingID == b.ref.BindingID {
 			return true
 		}
@@ -785,7 +796,7 @@ func (v *controllerView) granted(ep *endpointView, m protocol.RequestNext) {
 	if open := int(ep.upTo) - len(ep.answered); open > ep.credits {
 		v.w.violate("credit", "%s has %d open grants at an endpoint that wants %d", v.p.name, open, ep.credits)
 	}
-	s, c := v.p.machine.Stats(), v.p.config
+	s, c := v.stats(), v.p.config
 	ahead := s.BacklogJobs + s.DelayedJobs
 	for _, other := range v.endpoints {
 		ahead += other.storing()
@@ -863,9 +874,9 @@ func (v *controllerView) failed(f delivery.Failed) {
 
 // finish checks that nothing is left in a controller when everything is done (I-12).
 func (v *controllerView) finish() {
-	s := v.p.machine.Stats()
+	s := v.stats()
 	if n := s.BacklogJobs + s.DelayedJobs + s.InFlight + s.DirtyConfirms; n > 0 || s.MemoryBytes > 0 || s.BacklogBytes > 0 {
-		v.w.violate("I-12", "%s is not empty at the end: %s", v.p.name, describe(s))
+		v.w.violate("I-12", "%s is not empty at the end: %s", v.p.name, describe(*s))
 	}
 	if dead := v.w.ledger.dead(); v.newest() && s.DeadLetters != dead {
 		v.w.violate("I-1", "%s counts %d dead letters at the end, there are %d", v.p.name, s.DeadLetters, dead)

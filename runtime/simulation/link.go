@@ -80,15 +80,21 @@ func (s *sidecar) anyStream() *stream {
 func (s *sidecar) where() *pod { return s.pod }
 
 func (s *sidecar) heard(from *stream, m protocol.ToWorker) {
-	s.receive(func() {
-		if s.linkTo(from.w.title).stream != from {
-			if !s.w.chance(0.5) {
-				return
-			}
-			s.w.count(StaleStreamMessage)
+	if s.awake() {
+		s.hear(from, m)
+		return
+	}
+	s.receive(func() { s.hear(from, m) })
+}
+
+func (s *sidecar) hear(from *stream, m protocol.ToWorker) {
+	if s.linkTo(from.w.title).stream != from {
+		if !s.w.chance(0.5) {
+			return
 		}
-		s.take(delivery.FromController{Conn: from.atPeer, Message: m})
-	})
+		s.w.count(StaleStreamMessage)
+	}
+	s.take(delivery.FromController{Conn: from.atPeer, Message: m})
 }
 
 func (s *sidecar) cut(from *stream) {

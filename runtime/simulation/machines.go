@@ -22,6 +22,8 @@ type Consumer interface {
 	Step(now delivery.Now, event delivery.ConsumerEvent) []delivery.ConsumerAction
 	NextDeadline() (delivery.Now, bool)
 	Status(now delivery.Now) delivery.ConsumerStatus
+	Work(now delivery.Now, flow int) delivery.Work
+	Draining() bool
 }
 
 // Machines makes the machines of a run. Tests replace its parts to prove that the invariants bite.

@@ -72,16 +72,23 @@ func (s *stream) lost() bool { return s.peer.where().dark }
 
 func (s *stream) toProducer(m protocol.FromWorker) {
 	s.w.transmit(&s.up, s.lost(), func() {
-		s.producer.receive(func() {
-			if !s.producerKnows {
-				if !s.w.chance(0.5) {
-					return
-				}
-				s.w.count(StaleStreamMessage)
-			}
-			s.producer.take(delivery.WorkerMessage{Conn: s.atProducer, Message: m})
-		})
+		if s.producer.awake() {
+			s.hear(m)
+			return
+		}
+		s.producer.receive(func() { s.hear(m) })
 	})
+}
+
+// hear is a message's arrival at the producer.
+func (s *stream) hear(m protocol.FromWorker) {
+	if !s.producerKnows {
+		if !s.w.chance(0.5) {
+			return
+		}
+		s.w.count(StaleStreamMessage)
+	}
+	s.producer.take(delivery.WorkerMessage{Conn: s.atProducer, Message: m})
 }
 
 func (s *stream) toPeer(m protocol.ToWorker) {

@@ -73,6 +73,9 @@ func (w *flow) route() *producer {
 // serves reports whether a dial gets through.
 func (p *producer) serves() bool { return p != nil && !p.gone && !p.failed && !p.paused }
 
+// awake reports whether the process takes what comes at once. Asking first spares the making of what it would do later.
+func (p *producer) awake() bool { return !p.gone && !p.paused }
+
 // receive hands something to the process: at once, when it wakes up, or never.
 func (p *producer) receive(what func()) {
 	switch {
@@ -127,7 +130,11 @@ func (p *producer) arm(after delivery.Event) {
 	}
 	p.armed = at
 	p.w.timeline.plan(at+p.w.lateness(), func() {
-		if p.armed == at {
+		switch {
+		case p.armed != at:
+		case p.awake():
+			p.tick()
+		default:
 			p.receive(p.tick)
 		}
 	})

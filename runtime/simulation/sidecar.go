@@ -73,6 +73,9 @@ func (s *sidecar) start() {
 	}
 }
 
+// awake reports whether the process takes what comes at once. Asking first spares the making of what it would do later.
+func (s *sidecar) awake() bool { return !s.gone && !s.paused }
+
 func (s *sidecar) receive(what func()) {
 	switch {
 	case s.gone:
@@ -127,7 +130,11 @@ func (s *sidecar) arm(after delivery.ConsumerEvent) {
 	}
 	s.armed = at
 	s.w.timeline.plan(at+s.w.lateness(), func() {
-		if s.armed == at {
+		switch {
+		case s.armed != at:
+		case s.awake():
+			s.tick()
+		default:
 			s.receive(s.tick)
 		}
 	})

@@ -166,12 +166,15 @@ func (s *submitter) attach(after time.Duration) {
 
 // poll resends and pumps as long as the attachment lives.
 func (s *submitter) poll(a *attachment) {
-	s.w.plan(300*time.Millisecond, func() {
+	const pace = 300 * time.Millisecond
+	var next func()
+	next = func() {
 		if s.link == a {
 			s.pump()
-			s.poll(a)
+			s.w.plan(pace, next)
 		}
-	})
+	}
+	s.w.plan(pace, next)
 }
 
 // pump uses free tokens for due submissions and repeats what got no answer.
@@ -367,12 +370,19 @@ func (s *submitter) unfinished() string {
 
 func (a *attachment) toProducer(digest queue.Digest, m protocol.FromProducer) {
 	a.w.transmit(&a.up, false, func() {
-		a.producer.receive(func() {
-			if a.producer.attachments[a.conn] == a {
-				a.producer.take(delivery.ProducerMessage{Conn: a.conn, Digest: digest, Message: m})
-			}
-		})
+		if a.producer.awake() {
+			a.hear(digest, m)
+			return
+		}
+		a.producer.receive(func() { a.hear(digest, m) })
 	})
+}
+
+// hear is a message's arrival at the producer.
+func (a *attachment) hear(digest queue.Digest, m protocol.FromProducer) {
+	if a.producer.attachments[a.conn] == a {
+		a.producer.take(delivery.ProducerMessage{Conn: a.conn, Digest: digest, Message: m})
+	}
 }
 
 func (a *attachment) toSubmitter(m protocol.ToProducer) {
