@@ -103,8 +103,14 @@ func (c *Consumer) status(now Now) ConsumerStatus {
 }
 
 // unsettled counts what this worker has on its hands of the flow: deliveries and settlements of the binding that the controller
-// has not taken over, and handlers that belong to none of them.
-func (c *Consumer) unsettled() int { return c.sub.held + c.detached }
+// has not taken over, handlers that belong to none of them, and jobs that finished after their binding until a controller was told.
+func (c *Consumer) unsettled() int {
+	untold := 0
+	if c.registration.untold {
+		untold = len(c.producer.confirmed.jobs)
+	}
+	return c.sub.held + c.detached + untold
+}
 
 // inTouch reports whether there is a binding and its controller speaks.
 func (c *Consumer) inTouch(now Now) bool {

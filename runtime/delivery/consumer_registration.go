@@ -22,6 +22,7 @@ type registration struct {
 	lineage    lineage
 	unanswered bool // the word about the binding on this stream is not in yet
 	unclaimed  bool // a job was finished outside of the binding since the latest registration
+	untold     bool // finished jobs are remembered that no controller has been told of
 	ever       bool
 	refusal    string
 	notBefore  Now // a refusal asked to wait until then
@@ -94,6 +95,7 @@ func (c *Consumer) registered(now Now, m protocol.RegistrationAck) {
 	r.session, r.window, r.heartbeat, r.deadline = m.Session, m.Window, m.Heartbeat, m.Deadline
 	r.refusal, r.pause = "", c.cfg.ResendInterval
 	c.adopt(now, m.Adopted)
+	r.untold = r.unclaimed
 	if !r.ever {
 		c.group.firstRegistration(now)
 		r.ever = true

@@ -93,8 +93,7 @@ func (g *ConsumerGroup) handle(now Now, ev ConsumerEvent) {
 		g.uncordon(now)
 	case ConsumerPaused:
 		for _, c := range g.flows {
-			c.heard = now
-			c.armSilence(now)
+			c.wake(now)
 		}
 	case ReconfigureConsumer:
 		g.reconfigure(now, ev.Config)

@@ -167,6 +167,38 @@ func TestPausedWorkerGrantsItsControllerAPeriod(t *testing.T) {
 	w.equal("stream", a.conn, conn)
 }
 
+// A worker that stood still for longer than its binding can live starts nothing on its account before the controller has spoken: its jobs
+// are with others by now.
+func TestLongPausedWorkerAsksBeforeItStarts(t *testing.T) {
+	w, a, _ := withJobs(t, 3, nil)
+	w.now += time.Minute
+	w.step(Tick{}) // the producer gives it up; the word is on its way
+	a.step(ConsumerPaused{For: time.Minute})
+	a.step(HandlerDone{Run: a.running["1"].Run, Outcome: protocol.Confirmed})
+	w.equal("started before the word", len(a.starts), 1)
+	b := w.worker("b", nil).serve(confirmAll)
+	a.serve(confirmAll)
+	w.advance(10 * time.Second)
+	w.equal("runs", len(a.starts)+len(b.starts), 3)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 3)
+}
+
+// A pause while there is no stream is asked about on the next one.
+func TestLongPausedWorkerWithoutAStreamStartsNothing(t *testing.T) {
+	w, a, _ := withJobs(t, 3, nil)
+	a.disconnect()
+	w.now += time.Minute
+	a.step(ConsumerPaused{For: time.Minute})
+	a.step(HandlerDone{Run: a.running["1"].Run, Outcome: protocol.Confirmed})
+	w.equal("started before the word", len(a.starts), 1)
+	delete(a.running, "1")
+	a.serve(confirmAll)
+	a.connect()
+	w.advance(10 * time.Second)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 3)
+	w.equal("runs", len(a.starts), 3)
+}
+
 func TestB172_GracefulDrain(t *testing.T) {
 	w, a, _ := withJobs(t, 5, nil)
 	a.step(Cordon{Force: true})
@@ -204,6 +236,39 @@ func TestDrainWaitsUntilItsConfirmsAreTakenOver(t *testing.T) {
 	w.equal("drained before the write", a.drained, 0)
 	w.release()
 	w.equal("drained", a.drained, 1)
+}
+
+// B-172: a job that finishes while its worker has no binding is told before the drain is over, or it would run again elsewhere.
+func TestDrainWaitsUntilAFinishedJobIsClaimed(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		finish func(w *world, a *testWorker, end func())
+	}{
+		{"finished without a binding", func(w *world, a *testWorker, end func()) { end(); a.finish("1", protocol.Confirmed) }},
+		{"finished, not taken over when the binding ends", func(w *world, a *testWorker, end func()) { a.finish("1", protocol.Confirmed); end() }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w, a, _ := withJobs(t, 2, nil)
+			w.advance(time.Second)
+			a.step(Cordon{Force: true})
+			w.run()
+			w.fromWorker = func(tw *testWorker, _ protocol.FromWorker) bool { return tw != a } // nothing that it says arrives
+			tc.finish(w, a, func() {
+				w.step(WorkerGone{PodUID: "a", BootNonce: "a-boot-1", Reason: "a mistake"})
+				w.run()
+			})
+			w.equal("drained before it was told", a.drained, 0)
+			a.step(Cordon{})
+			w.equal("idle", a.cons.Status(w.now).Idle, false)
+			w.fromWorker = nil
+			w.boot(nil)
+			a.connect()
+			w.advance(time.Second)
+			w.equal("drained", a.drained, 1)
+			w.equal("confirmed", w.ctl.Stats().Confirmed, 1)
+			w.equal("left", w.ctl.Stats().BacklogJobs, 1)
+		})
+	}
 }
 
 func TestCordonIfIdle(t *testing.T) {

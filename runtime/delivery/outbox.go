@@ -94,6 +94,7 @@ func (o *outbox) forget(c *Consumer) {
 // outcome answers, not its handler (B-238).
 func (c *Consumer) remember(p *producer, id string, j rememberedJob) {
 	p.confirmed.add(id, j, c.memoryLimit)
+	c.registration.untold = true
 }
 
 // recall returns and forgets the remembered outcome of a job; the settlement that it becomes remembers it from now on.

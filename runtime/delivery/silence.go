@@ -4,6 +4,18 @@ package delivery
 // nothing new is started then.
 func (c *Consumer) inDoubt(now Now) bool { return now-c.heard >= doubtOf(c.registration.deadline) }
 
+// wake grants the controller a full period, for nobody could be heard while this process stood still. After a pause that is long enough
+// to have cost the binding nothing is started on its account before the controller has said whether it still stands.
+func (c *Consumer) wake(now Now) {
+	if c.bound() && c.inDoubt(now) {
+		c.registration.unanswered = true
+		c.registration.pause = c.cfg.ResendInterval
+		c.register(now)
+	}
+	c.heard = now
+	c.armSilence(now)
+}
+
 // silenceEnds is when a silent stream is given up. A worker without a binding is told little, and waits longer.
 func (c *Consumer) silenceEnds() Now {
 	if c.bound() {

@@ -97,7 +97,7 @@ type ConsumerStatus struct {
 	Session        string // likewise
 	Running        int    // handlers in progress, abandoned ones included
 	Buffered       int    // deliveries not started
-	Unsettled      int    // running, buffered, and settlements not taken over
+	Unsettled      int    // running, buffered, settlements not taken over, and finished jobs that no controller was told of
 	// LastRefusal is why the latest registration was refused, else empty.
 	LastRefusal                                                   string
 	Started, Confirmed, Nacked, HandedBack, Abandoned, Duplicates uint64
