@@ -184,11 +184,3 @@ func (c *Controller) claimsResolved(now Now, ev ClaimsResolved) {
 func (c *Controller) ticket(b *binding, j *job) protocol.Ticket {
 	return c.tickets.of(b.pod.uid, j.seq, j.attempt(), j.body.MessageID)
 }
-
-// ancestry is the epoch that the worker is told: none without a name for the data that it counts for.
-func (c *Controller) ancestry() uint64 {
-	if c.queueName == "" {
-		return 0
-	}
-	return uint64(c.epoch)
-}

@@ -59,6 +59,7 @@ type Controller struct {
 
 	tickets   tickets
 	queueName string // names the data without giving their secret away
+	told      told
 
 	timers  timers
 	out     []Action

@@ -45,6 +45,7 @@ type batch struct {
 	verify  bool                   // its success proves that the epoch is still ours, for jobs that were not found
 	probe   bool                   // the settlements are a segment of the search for the one that fails
 	lone    bool                   // the settlement is an isolated one
+	doubted uint64                 // its success disproves that epoch
 }
 
 // settleOp is one write about a job that left the handshake behind: its counters, or its end (place settling).
@@ -90,7 +91,7 @@ func (c *Controller) runLane() {
 		return
 	}
 	c.ride(&b)
-	b.verify = len(c.fetch.missing) > 0
+	b.verify, b.doubted = len(c.fetch.missing) > 0, c.told.doubted
 	l.op, l.sent = c.nextOp(), b
 	c.emit(ApplyBatch{Op: l.op, Epoch: c.epoch, Batch: b.write()})
 }
@@ -257,6 +258,9 @@ func (c *Controller) written(now Now, b batch, result queue.Result) {
 	}
 	if b.members != nil {
 		c.members.tries = 0
+	}
+	if b.doubted > 0 {
+		c.told.disproven(b.doubted)
 	}
 	if b.verify {
 		c.verified()

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -57,6 +58,50 @@ func TestReplacedControllerLearnsOfItByItsWorkers(t *testing.T) {
 	a.connect()
 	w.advance(time.Second)
 	w.equal("bound again", a.cons.Status(w.now).Registered, true)
+}
+
+// A queue that was set back, as the restore of a backup does, counts epochs that its workers have left behind. They follow it all the same
+// once a write has proven that nobody else owns it, and so does every producer after it.
+func TestWorkersFollowAQueueThatWasSetBack(t *testing.T) {
+	w := newWorld(t, nil)
+	a, b := w.worker("a", nil).serve(confirmAll), w.worker("b", nil).serve(confirmAll)
+	w.equal("queues known", len(a.cons.registration.lineage.queues), 1)
+	a.cons.registration.lineage.queues[0].epoch = 1000
+	b.cons.registration.lineage.queues[0].epoch = 2000
+	for range 3 {
+		w.boot(nil)
+		a.connect()
+		b.connect()
+		w.advance(5 * time.Second)
+		w.equal("registered", []bool{a.cons.Status(w.now).Registered, b.cons.Status(w.now).Registered}, []bool{true, true})
+		w.equal("rivals", a.cons.Status(w.now).Rivals+b.cons.Status(w.now).Rivals, 0)
+	}
+	w.submit(w.producer(10), "job", 2)
+	w.advance(time.Second)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, 2)
+	w.equal("failed", len(w.failed), 0)
+}
+
+// A worker that lies about the epoch that it has seen takes the flow away from nobody, however high it aims.
+func TestALieAboutTheEpochStopsNobody(t *testing.T) {
+	for _, lie := range []uint64{math.MaxUint64, math.MaxUint64 - 1} {
+		w := newWorld(t, nil)
+		a, liar := w.worker("a", nil), w.worker("liar", nil)
+		for range 3 {
+			liar.inject(protocol.RegisterConsumer{
+				Version: protocol.Version, Nonce: w.rnd.ID(), Incarnation: liar.inc, Window: 50, Epoch: lie, Queue: w.ctl.queueName,
+			})
+			a.disconnect()
+			a.connect()
+			w.advance(5 * time.Second)
+			w.equal("registered", a.cons.Status(w.now).Registered, true)
+			w.boot(nil)
+			a.connect()
+			liar.connect()
+			w.advance(5 * time.Second)
+			w.equal("registered at the next producer", a.cons.Status(w.now).Registered, true)
+		}
+	}
 }
 
 // B-217, A-012, C-18: two producers that share a name are detected and reported.

@@ -101,6 +101,7 @@ func (c *Controller) adopt(now Now, ev Loaded) {
 	c.counts.deadLetters = ev.State.DeadLetters
 	c.session = c.random.ID()
 	c.phase = PhaseRunning
+	c.told.loaded(ev.Epoch)
 	c.tickets.rekey(ev.State.Secret)
 	c.queueName = c.tickets.queue()
 	c.members.loaded(ev.State.Workers)

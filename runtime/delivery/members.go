@@ -44,15 +44,6 @@ func (m *members) unbound(p *pod) {
 	m.changed = m.changed || ok
 }
 
-// doubt makes the next write happen now: a worker has seen a newer epoch, and the write tells whether there is one. Without it a
-// controller that was replaced and has nothing to write would turn workers away for ever, who follow only the newest.
-func (c *Controller) doubt(m protocol.RegisterConsumer) {
-	if m.Epoch > uint64(c.epoch) && m.Queue == c.queueName && c.queueName != "" {
-		c.drop("older-epoch")
-		c.members.joined = true
-	}
-}
-
 // due reports whether the list is worth a write of its own.
 func (m *members) due() bool { return m.joined && !m.retryAt.armed() }
 
