@@ -195,6 +195,9 @@ func (c *Controller) Holds(messageID string) (queue.JobRef, bool) {
 	return queue.JobRef{}, false
 }
 
+// Phase is Stats().Phase, for those who ask often.
+func (c *Controller) Phase() Phase { return c.phase }
+
 // Stats returns a snapshot that shares nothing with the Controller.
 func (c *Controller) Stats() Stats {
 	return Stats{

@@ -19,6 +19,7 @@ type desk struct {
 	upTo     uint64
 	free     []uint64      // granted tokens whose job was refused: they stay open
 	waiting  []*submission // without a token, oldest first
+	gone     int           // how many of them are withdrawn
 	open     map[uint64]*submission
 }
 
@@ -77,6 +78,7 @@ func (d *desk) advance() {
 		s := d.waiting[0]
 		if s.withdrawn {
 			d.waiting = d.waiting[1:]
+			d.gone--
 			continue
 		}
 		token, ok := d.token()
@@ -196,18 +198,23 @@ func (d *desk) refused(m protocol.Refused) {
 	d.advance()
 }
 
-// withdraw takes back a submission that is still without a token.
+// withdraw takes back a submission that is still without a token. It stays in line, without its payload, until credit comes by or most of
+// the line is like it: credit may be long in coming.
 func (d *desk) withdraw(s *submission) {
 	if s.answered || s.token != 0 {
 		return
 	}
 	s.withdrawn = true
-	s.entry = Submission{} // it stays in line until credit comes by, its payload does not
+	s.entry = Submission{}
 	s.reply(Answer{Err: d.whyWaiting()})
+	if d.gone++; 2*d.gone > len(d.waiting) {
+		d.waiting = slices.DeleteFunc(d.waiting, func(s *submission) bool { return s.withdrawn })
+		d.gone = 0
+	}
 }
 
 func (d *desk) whyWaiting() error {
-	if p := d.producer; p.controller == nil || p.controller.Stats().Phase != delivery.PhaseRunning {
+	if p := d.producer; p.controller == nil || p.controller.Phase() != delivery.PhaseRunning {
 		return ErrUnavailable
 	}
 	return &NoCreditError{RetryAfter: time.Second}
@@ -224,7 +231,7 @@ func (d *desk) refuseWaiting(err error) {
 		s.reply(Answer{Err: err})
 	}
 	clear(d.waiting[len(kept):])
-	d.waiting = kept
+	d.waiting, d.gone = kept, 0
 }
 
 // refuseAll answers everyone and forgets them.
@@ -234,7 +241,7 @@ func (d *desk) refuseAll(err error) {
 		s.reply(Answer{Err: err})
 	}
 	clear(d.open)
-	d.waiting = nil
+	d.waiting, d.gone = nil, 0
 	d.session, d.used, d.upTo, d.free = "", 0, 0, nil
 }
 

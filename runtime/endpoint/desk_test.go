@@ -1,0 +1,42 @@
+package endpoint
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/go-logr/logr"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
+)
+
+// I-12: a submission that was begun in an earlier session waits for credit at the head of the line for as long as it takes. What is
+// refused behind it leaves nothing, or a full flow would eat memory at the rate of its refusals.
+func TestRefusedSubmissionsLeaveNothingInLine(t *testing.T) {
+	p := NewProducer(ProducerOptions{Config: delivery.DefaultControllerConfig(), Log: logr.Discard(), Intake: delivery.SetIntake{Open: true}})
+	waits := func() *submission {
+		job := protocol.Job{MessageID: "id", Payload: []byte("payload")}
+		return &submission{entry: Submission{Job: job}, answer: make(chan Answer, 1)}
+	}
+	begun := waits()
+	begun.token = 7
+	p.desk.waiting = append(p.desk.waiting, begun)
+	patient := waits()
+	p.desk.submit([]*submission{patient})
+	longest := 0
+	for range 10_000 {
+		impatient := waits()
+		p.desk.submit([]*submission{impatient})
+		p.desk.withdraw(impatient)
+		if answer := <-impatient.answer; !errors.Is(answer.Err, ErrUnavailable) {
+			t.Fatalf("answered %+v", answer)
+		}
+		longest = max(longest, len(p.desk.waiting))
+	}
+	if longest > 8 {
+		t.Errorf("%d submissions in line", longest)
+	}
+	if len(p.desk.waiting) < 2 || p.desk.waiting[0] != begun || p.desk.waiting[1] != patient {
+		t.Errorf("those who wait lost their place: %v", p.desk.waiting)
+	}
+}
