@@ -13,6 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// share is how much of a busy machine's processors all clusters together get, in parts that a process outside of any group has one of.
+// Without it a whole Kubernetes has the part of one process, and beside a parallel build its probes and deadlines fail.
+const share = 16
+
 // Create makes the path, such as /workpulling/name/node-1, in every hierarchy.
 func Create(hierarchies []Hierarchy, path string) error {
 	for _, h := range hierarchies {
@@ -58,7 +62,7 @@ func Remove(hierarchies []Hierarchy, path string, limit time.Duration) error {
 
 func (h Hierarchy) create(path string) error {
 	at := h.Mount
-	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
+	for depth, part := range strings.Split(strings.Trim(path, "/"), "/") {
 		if h.Unified {
 			if err := passDown(at); err != nil {
 				return err
@@ -73,6 +77,29 @@ func (h Hierarchy) create(path string) error {
 			if err := inherit(parent, at, "cpuset.cpus", "cpuset.mems"); err != nil {
 				return err
 			}
+		}
+		if depth == 0 {
+			if err := weigh(at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// weigh gives the group that holds everything its share, in the hierarchy that has the processors.
+func weigh(dir string) error {
+	for name, of := range map[string]int{"cpu.shares": 1024, "cpu.weight": 100} {
+		file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_TRUNC, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		_, err = file.WriteString(strconv.Itoa(share * of))
+		if err := errors.Join(err, file.Close()); err != nil {
+			return fmt.Errorf("giving the clusters their share of the processors: %w", err)
 		}
 	}
 	return nil

@@ -91,3 +91,26 @@ func TestCreateAndRemove(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// All clusters together weigh more than one process, whatever the version; what is below shares that as ever.
+func TestClustersHaveAShareOfTheProcessors(t *testing.T) {
+	for file, want := range map[string]string{"cpu.shares": "16384", "cpu.weight": "1600"} {
+		cpu := Hierarchy{Mount: t.TempDir()}
+		for _, dir := range []string{"workpulling", "workpulling/a"} {
+			if err := os.Mkdir(filepath.Join(cpu.Mount, dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(cpu.Mount, dir, file), []byte("default"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Create([]Hierarchy{cpu}, "/workpulling/a/node-1"); err != nil {
+			t.Fatal(err)
+		}
+		for dir, want := range map[string]string{"workpulling": want, "workpulling/a": "default"} {
+			if got, err := os.ReadFile(filepath.Join(cpu.Mount, dir, file)); err != nil || string(got) != want {
+				t.Errorf("%s of %s is %q (%v), want %q", file, dir, got, err, want)
+			}
+		}
+	}
+}
