@@ -1,0 +1,80 @@
+package producer_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
+
+// A failure for good of the member that has the queue ends the flow, not that member alone: the others do not load what no load heals, also
+// when the pod of the failed one is gone, until a person has changed spec.recoverNonce (DESIGN 5.14, B-237).
+func TestAHaltedFlowIsNotTakenOver(t *testing.T) {
+	c := startCrew(t, 3)
+	active := c.active()
+	failed := c.members[active]
+	c.stored(failed, "kept", "")
+	epoch := c.epoch()
+
+	c.database.fail(fmt.Errorf("%w: row 7 is torn", queue.ErrConflict))
+	_, _ = failed.submit("never", "")
+	failed.until("it tells the operator", func() bool {
+		s := failed.operator.stats()
+		return s.GetState() == "Failed" && s.GetFailureStage() == "Store" && s.GetFailureCode() == runtimeconfig.FailureConflict
+	})
+	c.database.fail(nil) // so that the others could load, if they would
+	for i, p := range c.members {
+		if status, _ := p.submit("refused", ""); status != 503 {
+			t.Errorf("submitting at member %d of a failed flow: %d", i, status)
+		}
+	}
+
+	// The operator tells everybody, and then the failed pod goes.
+	halt := &runtimeconfig.Halt{Stage: "Store", Code: runtimeconfig.FailureConflict, Reason: "row 7 is torn"}
+	for _, p := range c.members {
+		p.configure(func(d *runtimeconfig.Producer) { d.Halted = halt })
+	}
+	for i, p := range c.members {
+		_, hash, err := runtimeconfig.Marshal(p.document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.until(fmt.Sprintf("member %d has heard of it", i), func() bool { return p.operator.stats().GetConfigHash() == hash })
+	}
+	if err := failed.stop(); err != nil {
+		t.Fatal(err)
+	}
+	var left []*pod
+	for i, p := range c.members {
+		if i != active {
+			left = append(left, p)
+		}
+	}
+	left[0].until("one in its place says why nothing runs", func() bool {
+		for _, p := range left {
+			if s := p.operator.stats(); s.GetState() == "Failed" && s.GetFailureReason() == "row 7 is torn" {
+				return true
+			}
+		}
+		return false
+	})
+	if got := c.epoch(); got != epoch {
+		t.Errorf("a halted flow was loaded: epoch %d after %d", got, epoch)
+	}
+
+	for _, p := range left {
+		p.configure(func(d *runtimeconfig.Producer) { d.Halted, d.RecoverNonce = nil, 1 })
+	}
+	left[0].until("one of them has the queue", func() bool {
+		return c.epoch() > epoch && (left[0].operator.stats().GetState() == "Running") != (left[1].operator.stats().GetState() == "Running")
+	})
+	c.stored(left[0], "kept", "")
+	c.stored(left[1], "after", "")
+}
+
+// epoch is the newest that was loaded.
+func (c *crew) epoch() queue.Epoch {
+	owner, _ := c.database.Owner(c.t.Context()) // the epoch is right also while the database answers with a failure
+	return owner.Epoch
+}
