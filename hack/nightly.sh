@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# nightly.sh is the long work: a million seeds, ten minutes of killed processes,
-# a soak (the main job with many documents and some kills), race tests,
+# nightly.sh is the long work: a million seeds, ten minutes of killed processes
+# (three times), a soak (the main job with many documents and some kills), race tests,
 # benchmarks, the local cluster's own faults, and the whole end-to-end suite. A
 # step that is done for this commit is not done again, so a run that was broken
 # off goes on where it was. After each step docs/results/nightly.md says what was
@@ -8,7 +8,7 @@
 #
 #   SEEDS=n          seeds in all (1000000), CHUNK=n at a time (50000)
 #   SOAK_DOCUMENTS=n documents of the soak (60000)
-#   CRASH_DURATION=t how long processes are killed (10m)
+#   CRASH_DURATION=t how long processes are killed, in each of three tests (10m)
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -65,7 +65,7 @@ report() {
 		printf -- '- end-to-end suite: %s\n' "$(said e2e)"
 		printf -- '- queue beside its peer: %s\n' "$(said queue-bench)"
 		printf -- '- benchmarks: %s\n' "$(said bench)"
-		output crash sed -n '/faults that hit/,/resident memory/p'
+		output crash sed -n '/^--- \|From SIGKILL/p;/faults that hit/,/resident memory/p'
 		output soak sed -n '/The proof/,/^  lost 0/p'
 		output queue-bench cat
 		output bench grep -E '^(Benchmark|goos|goarch|cpu|pkg)'

@@ -54,7 +54,7 @@ func (b *Bed) standsBy(host string) bool {
 // hitMember does to one of several producers what f says.
 func (c *Chaos) hitMember(ctx context.Context, f Fault) (bool, error) {
 	var active *pod
-	if !c.Bed.await(ctx, activeLimit, func() bool {
+	if !await(ctx, activeLimit, func() bool {
 		active = c.Bed.active()
 		return active != nil
 	}) {
@@ -89,7 +89,7 @@ func (c *Chaos) fence(ctx context.Context, p *pod, longer time.Duration) (bool, 
 	takeover := make(chan bool, 1)
 	go func() {
 		defer goOn()
-		taken := c.Bed.await(ctx, takeoverLimit, func() bool {
+		taken := await(ctx, takeoverLimit, func() bool {
 			next := c.Bed.active()
 			return next != nil && next != p
 		})
@@ -101,10 +101,10 @@ func (c *Chaos) fence(ctx context.Context, p *pod, longer time.Duration) (bool, 
 	if _, err := p.sidecar.pause(over.Done()); err != nil {
 		return false, err
 	}
-	if !<-takeover {
-		return false, nil
+	if now, _ := p.sidecar.running(); !<-takeover || now != life {
+		return false, nil // it did not sleep through one
 	}
-	fenced := c.Bed.await(context.WithoutCancel(ctx), fencedLimit, func() bool {
+	fenced := await(context.WithoutCancel(ctx), fencedLimit, func() bool {
 		count, err := c.Bed.metric(p, "workpulling_flow_member_fenced_total")
 		now, _ := p.sidecar.running()
 		return now != life || err == nil && count > before
@@ -116,7 +116,7 @@ func (c *Chaos) fence(ctx context.Context, p *pod, longer time.Duration) (bool, 
 }
 
 // await polls a condition, and says whether it came true in time.
-func (b *Bed) await(ctx context.Context, limit time.Duration, condition func() bool) bool {
+func await(ctx context.Context, limit time.Duration, condition func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !condition() {

@@ -148,7 +148,7 @@ func (b *Bed) killActives(ctx context.Context, load *Load, kills *[]Moment) erro
 			return fmt.Errorf("killing %s, which was up: %t: %w", p.name(), hit, err)
 		}
 		*kills = append(*kills, at)
-		confirmed := b.await(ctx, takeoverLimit, func() bool { return load.confirmedSince(at) })
+		confirmed := await(ctx, takeoverLimit, func() bool { return load.confirmedSince(at) })
 		close(back)
 		if !confirmed && ctx.Err() == nil {
 			return fmt.Errorf("no producer took over from %s within %s", p.name(), takeoverLimit)
