@@ -6,4 +6,5 @@
 //     neither memory nor a permission.
 //   - Reads through the cache wait for this process's own writes.
 //   - The authority is loaded before the manager starts, on every replica; only the leader reconciles and listens for reports.
+//   - An API server that does not answer when the operator starts is waited for, for less than its startup probe allows.
 package operator

@@ -6,24 +6,19 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -52,21 +47,7 @@ const (
 	createBackOff, createBackOffMax = time.Second, 2 * time.Minute
 	// queued is how many published reports may wait for a reconciler.
 	queued = 8192
-	// Requests a second to the API server. Its own priority and fairness is the real limit.
-	qps, burst = 100, 200
 )
-
-// Scheme returns a scheme with all kinds that the operator reads or writes.
-func Scheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	if err := clientscheme.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("adding the core kinds: %w", err)
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("adding our kinds: %w", err)
-	}
-	return scheme, nil
-}
 
 // Operator is an operator that is ready to run.
 type Operator struct {
@@ -91,34 +72,24 @@ func New(ctx context.Context, config *rest.Config, options Options, parts Parts,
 	if err := options.validate(); err != nil {
 		return nil, err
 	}
-	scheme, err := Scheme()
+	g, err := newGround(config, options)
 	if err != nil {
 		return nil, err
 	}
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = qps, burst
-	mapper, err := newMapper(config)
-	if err != nil {
-		return nil, err
-	}
-	direct, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	direct, err := client.New(g.config, client.Options{Scheme: g.scheme, Mapper: g.mapper})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	caching, err := cacheOptions(options.WatchNamespaces)
-	if err != nil {
-		return nil, err
 	}
 	authority := certs.NewAuthority(direct, types.NamespacedName{Namespace: options.Namespace, Name: options.AuthoritySecret}, clock.RealClock{}, log)
 	if err := reach(ctx, log, func(ctx context.Context) error {
 		if err := authority.Sync(ctx); err != nil {
 			return err
 		}
-		return lookUp(mapper, scheme, maps.Keys(caching.ByObject))
+		return g.lookUp()
 	}); err != nil {
 		return nil, err
 	}
-	manager, err := newManager(config, mapper, scheme, options, caching, authority, log)
+	manager, err := newManager(g, options, authority, log)
 	if err != nil {
 		return nil, err
 	}
@@ -140,22 +111,10 @@ func (o *Operator) Run(ctx context.Context) error {
 	return nil
 }
 
-func newMapper(config *rest.Config) (meta.RESTMapper, error) {
-	transport, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	mapper, err := apiutil.NewDynamicRESTMapper(config, transport)
-	if err != nil {
-		return nil, fmt.Errorf("preparing the look-up of kinds: %w", err)
-	}
-	return mapper, nil
-}
-
-func newManager(config *rest.Config, mapper meta.RESTMapper, scheme *runtime.Scheme, options Options, caching cache.Options, authority *certs.Authority, log logr.Logger) (ctrl.Manager, error) {
-	manager, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, Logger: log, Cache: caching,
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
+func newManager(g ground, options Options, authority *certs.Authority, log logr.Logger) (ctrl.Manager, error) {
+	manager, err := ctrl.NewManager(g.config, ctrl.Options{
+		Scheme: g.scheme, Logger: log, Cache: g.caching,
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return g.mapper, nil },
 		Client:         client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics: metricsserver.Options{
 			BindAddress: options.MetricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,

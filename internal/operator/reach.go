@@ -4,18 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/certs"
 )
 
@@ -53,21 +46,4 @@ func reach(ctx context.Context, log logr.Logger, request func(context.Context) e
 		return fmt.Errorf("waiting for the API server: %w", last)
 	}
 	return err
-}
-
-// ourKinds are those that every installation serves from its CRDs.
-var ourKinds = []client.Object{&v1alpha1.WorkPullingFlow{}, &v1alpha1.WorkerPool{}}
-
-// lookUp makes the mapper learn our kinds and those that are cached. What is built on it later then asks the API server nothing.
-func lookUp(mapper meta.RESTMapper, scheme *runtime.Scheme, cached iter.Seq[client.Object]) error {
-	for _, object := range slices.AppendSeq(slices.Clone(ourKinds), cached) {
-		kind, err := apiutil.GVKForObject(object, scheme)
-		if err != nil {
-			return err
-		}
-		if _, err := mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
-			return fmt.Errorf("looking up kind %s: %w", kind.Kind, err)
-		}
-	}
-	return nil
 }

@@ -130,16 +130,11 @@ func (c *container) killUntil(back <-chan struct{}) (bool, error) {
 	return true, c.process.signal(syscall.SIGKILL)
 }
 
-// pause stops the program until over is closed, with SIGSTOP, and says whether it was up. Whatever became of it, SIGCONT follows.
+// pause stops the program until over is closed, with SIGSTOP, and says whether it was up. Whatever became of it, SIGCONT follows, when the
+// last of several pauses that overlap is over.
 func (c *container) pause(over <-chan struct{}) (bool, error) {
-	c.mu.Lock()
-	p := c.process
-	c.mu.Unlock()
-	if p == nil {
-		return false, nil
-	}
-	at := c.paused()
-	if err := p.signal(syscall.SIGSTOP); err != nil {
+	p, at, err := c.hold()
+	if p == nil || err != nil {
 		return false, err
 	}
 	select {
@@ -147,22 +142,29 @@ func (c *container) pause(over <-chan struct{}) (bool, error) {
 	case <-p.exited:
 	case <-c.stopped:
 	}
-	err := p.signal(syscall.SIGCONT)
-	c.goesOn(at)
-	return true, err
+	return true, c.goOn(p, at)
 }
 
-func (c *container) paused() (index int) {
+// hold begins a pause, which is number at; the process is nil where none is up.
+func (c *container) hold() (p *process, at int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.process == nil {
+		return nil, 0, nil
+	}
 	c.pauses = append(c.pauses, Span{From: now()})
-	return len(c.pauses) - 1
+	c.process.holds++
+	return c.process, len(c.pauses) - 1, c.process.signal(syscall.SIGSTOP)
 }
 
-func (c *container) goesOn(index int) {
+func (c *container) goOn(p *process, at int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pauses[index].To = now()
+	c.pauses[at].To = now()
+	if p.holds--; p.holds > 0 {
+		return nil
+	}
+	return p.signal(syscall.SIGCONT)
 }
 
 // stop ends the program for good.

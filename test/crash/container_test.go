@@ -1,32 +1,82 @@
 package crash
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 )
 
-func TestAKilledContainerStaysDownUntilItIsWantedBack(t *testing.T) {
+// started runs a program that does nothing, until the test ends.
+func started(t *testing.T) *container {
+	t.Helper()
 	c := runContainer("sleep", command{program: "/bin/sleep", args: []string{"600"}, log: filepath.Join(t.TempDir(), "log")}, func(_, end string) {
 		t.Errorf("it ended by itself: %s", end)
 	})
-	defer func() {
+	t.Cleanup(func() {
 		if err := c.stop(); err != nil {
 			t.Error(err)
 		}
-	}()
-	up := func(starts int) func() bool {
+	})
+	transporttest.Eventually(t, "it is started", up(c, 1))
+	return c
+}
+
+// up says whether a program is up for the nth time.
+func up(c *container, starts int) func() bool {
+	return func() bool {
+		pid, n := c.running()
+		return pid != 0 && n == starts
+	}
+}
+
+func TestPausesThatOverlapEndWithTheLast(t *testing.T) {
+	c := started(t)
+	pid, _ := c.running()
+	in := func(state string) func() bool {
 		return func() bool {
-			pid, n := c.running()
-			return pid != 0 && n == starts
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+			return err == nil && strings.Contains(string(text), "State:\t"+state)
 		}
 	}
-	transporttest.Eventually(t, "it is started", up(1))
+	short, long := make(chan struct{}), make(chan struct{})
+	var pauses sync.WaitGroup
+	for _, over := range []chan struct{}{short, long} {
+		pauses.Go(func() {
+			if hit, err := c.pause(over); !hit || err != nil {
+				t.Errorf("paused %t, error %v", hit, err)
+			}
+		})
+	}
+	ended := func(n int) func() bool {
+		return func() bool {
+			_, pauses := c.past()
+			return len(pauses) == 2 && len(slices.DeleteFunc(pauses, func(s Span) bool { return s.To == 0 })) == n
+		}
+	}
+	transporttest.Eventually(t, "both have begun", ended(0))
+	transporttest.Eventually(t, "it stands still", in("T"))
+	close(short)
+	transporttest.Eventually(t, "one is over", ended(1))
+	if !in("T")() {
+		t.Error("it goes on before the second pause is over")
+	}
+	close(long)
+	pauses.Wait()
+	transporttest.Eventually(t, "it goes on", in("S"))
+}
+
+func TestAKilledContainerStaysDownUntilItIsWantedBack(t *testing.T) {
+	c := started(t)
 	if hit, err := c.kill(); !hit || err != nil {
 		t.Fatalf("killed %t, error %v", hit, err)
 	}
-	transporttest.Eventually(t, "it is started again", up(2))
+	transporttest.Eventually(t, "it is started again", up(c, 2))
 	back := make(chan struct{})
 	if hit, err := c.killUntil(back); !hit || err != nil {
 		t.Fatalf("killed %t, error %v", hit, err)
@@ -42,7 +92,7 @@ func TestAKilledContainerStaysDownUntilItIsWantedBack(t *testing.T) {
 		t.Errorf("it was started %d times", starts)
 	}
 	close(back)
-	transporttest.Eventually(t, "it is wanted back and started", up(3))
+	transporttest.Eventually(t, "it is wanted back and started", up(c, 3))
 	if lives, _ := c.past(); len(lives) != 3 || lives[0].To == 0 || lives[1].To == 0 || lives[2].To != 0 {
 		t.Errorf("its lives are %v", lives)
 	}

@@ -64,8 +64,9 @@ func (f *figures) table() string {
 		{"of them after a run that had ended well", f.Repeats},
 		{"of them after the confirmation could be read", f.Late},
 		{"runs that ended with their app", f.Unfinished},
+		{"I-9 violations (two runs of one job on one worker at once)", f.Together},
 		{"begun beside a run that a dead sidecar had left for longer than the handler timeout", f.Beside},
-		{"other faults found", len(f.Faults)},
+		{"faults found in all", len(f.Faults)},
 	} {
 		fmt.Fprintf(&b, "| %s | %v |\n", line.what, line.n)
 	}

@@ -36,7 +36,9 @@ type Verdict struct {
 	Late int
 	// LateRuns says which, a line each, at most ten.
 	LateRuns []string
-	// Beside counts runs that began beside another of the same job on the same worker, which the sidecar could not know of any more.
+	// Together counts runs that began beside another of the same job on the same worker, which must not be (I-9).
+	Together int
+	// Beside counts such runs that the sidecar could not know of any more.
 	Beside int
 	// Faults are what must not be, one line each, at most a hundred.
 	Faults []string
@@ -138,6 +140,7 @@ func (v *Verdict) together(worker string, begun Entry, others []Entry, past Past
 			v.Beside++
 			continue
 		}
+		v.Together++
 		v.fault("I-9: worker %s ran %s twice at once: attempt %d from %s on, attempt %d from %s on", worker, begun.MessageID,
 			other.Attempt, time.Duration(other.At), begun.Attempt, time.Duration(begun.At))
 	}

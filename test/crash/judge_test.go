@@ -73,7 +73,7 @@ func TestJudge(t *testing.T) {
 		},
 		"one worker twice at once": {
 			map[string]Record{"a": confirmed("a")}, map[string]string{"w": "a a a+ a+"},
-			Verdict{Submitted: 1, Accepted: 1, Confirmed: 1, Effects: 1, Runs: 2, Reruns: 1}, "I-9",
+			Verdict{Submitted: 1, Accepted: 1, Confirmed: 1, Effects: 1, Runs: 2, Reruns: 1, Together: 1}, "I-9",
 		},
 		"one worker again after its app was killed": {
 			map[string]Record{"a": confirmed("a")}, map[string]string{"w": "a ! a a+"},

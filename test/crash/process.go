@@ -13,6 +13,7 @@ import (
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
+	holds  int // pauses that go on, guarded by the container
 }
 
 // command says what to run.
