@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -21,6 +22,7 @@ func connect(ctx context.Context, options Options) (*pgxpool.Pool, concealer, er
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "workpulling"
 	}
+	config.ConnConfig.OnNotice = note
 	config.AfterConnect = settle
 	hide := concealer{password: config.ConnConfig.Password}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
@@ -48,6 +50,24 @@ var helpful = []string{
 	`SET client_connection_check_interval = '5s'`,
 	`SET tcp_keepalives_idle = 5`, `SET tcp_keepalives_interval = 5`, `SET tcp_keepalives_count = 3`,
 	`SET tcp_user_timeout = '15s'`,
+}
+
+// noted is where a connection keeps the last warning of the server.
+const noted = "workpulling warning"
+
+// note keeps warnings. One that comes with a commit says that it did not wait for its standby to the end, because a person or the
+// server broke that off: the commit then counts as one whose answer was lost.
+func note(conn *pgconn.PgConn, notice *pgconn.Notice) {
+	if notice.SeverityUnlocalized == "WARNING" {
+		conn.CustomData()[noted] = notice.Message
+	}
+}
+
+// heed returns the warning that a connection keeps, and forgets it.
+func heed(conn *pgconn.PgConn) string {
+	warning, _ := conn.CustomData()[noted].(string)
+	delete(conn.CustomData(), noted)
+	return warning
 }
 
 func settle(ctx context.Context, conn *pgx.Conn) error {

@@ -365,3 +365,72 @@ func TestAWriterContinuesInItsOwnDataOnly(t *testing.T) {
 	}
 	store(t, other, epoch, 0, "d")
 }
+
+// A commit that was given up while it waited for a synchronous standby is there and not replicated. No repeat of it, whatever it
+// finds, is answered before it is: the standby may take over without it.
+func TestNothingIsAnsweredBeforeItIsReplicated(t *testing.T) {
+	server := postgrestest.Start(t)
+	database := server.Database(t)
+	q := opened(t, optionsAt(server.Address(), database))
+	_, _, epoch := load(t, q)
+	store(t, q, epoch, 0, "a")
+	impatient := func(batch queue.Batch) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err := q.Apply(ctx, epoch, batch)
+		return err
+	}
+	cursor := int64(1)
+	next := func() queue.Batch {
+		return queue.Batch{Cursor: cursor, Stores: requests(fmt.Sprintf("job-%d", cursor+1))}
+	}
+	waitForStandby(t, server, "nobody")
+	eventually(t, func() error {
+		err := impatient(next())
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil
+		}
+		cursor++
+		return fmt.Errorf("the server does not wait yet: %w", err)
+	})
+	eventually(t, func() error { // the server hears that nobody waits any more
+		_, found, err := q.Lookup(t.Context(), next().Stores[0].Job.MessageID)
+		if err == nil && !found {
+			err = errors.New("not there")
+		}
+		return err
+	})
+	ref := queue.JobRef{MessageID: next().Stores[0].Job.MessageID, StoreSeq: cursor + 1}
+	for what, batch := range map[string]queue.Batch{"store": next(), "accept": {Accepts: []queue.JobRef{ref}}, "confirm": {Confirms: []queue.JobRef{ref}}} {
+		for range 2 {
+			if err := impatient(batch); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s, without a standby: error %v", what, err)
+			}
+		}
+	}
+	t.Run("and a wait that somebody ends is none", func(t *testing.T) {
+		answer := make(chan error, 1)
+		go func() {
+			_, err := q.Apply(t.Context(), epoch, queue.Batch{Cursor: cursor + 1, Stores: requests("ended")})
+			answer <- err
+		}()
+		eventually(t, func() error {
+			return server.Exec(t.Context(), database, `DO $$ BEGIN
+				PERFORM pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep';
+				IF NOT FOUND THEN RAISE 'nobody waits'; END IF; END $$`)
+		})
+		retriable(t, "a store whose wait was ended", <-answer)
+	})
+	waitForStandby(t, server, "")
+	eventually(t, func() error { return impatient(next()) })
+}
+
+// waitForStandby makes the server wait for a standby of a name with each commit.
+func waitForStandby(t *testing.T, server *postgrestest.Server, name string) {
+	t.Helper()
+	for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = '" + name + "'", "SELECT pg_reload_conf()"} {
+		if err := server.Exec(t.Context(), "postgres", sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -112,8 +112,7 @@ func (t *transaction) own(ctx context.Context, owner string) (queue.State, mark,
 		return err
 	})
 	w := writer{b: b, sql: &t.q.sql, flow: t.q.flow}
-	w.expect(1, t.q.sql.own, t.q.flow, int64(m.epoch), []byte(m.writer), []byte(owner))
-	w.commit()
+	w.commit(t.conn.Conn().PgConn(), t.q.sql.own, t.q.flow, int64(m.epoch), []byte(m.writer), []byte(owner))
 	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 		return queue.State{}, mark{}, fmt.Errorf("taking over: %w", err)
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -40,7 +41,6 @@ type transaction struct {
 	lines     []queue.AuditLine
 	forget    *forgetting
 	forgotten int
-	changed   bool
 }
 
 // forgetting asks for the removal of tombstones whose window started at or before a moment.
@@ -70,10 +70,12 @@ func (q *Queue) transact(ctx context.Context, group []*operation) ([]error, erro
 			errs[i] = op.deed(t, q.clock())
 		}
 	}
-	if !t.changed {
+	if !slices.Contains(errs, nil) {
 		_, err := conn.Exec(ctx, "ROLLBACK")
 		return errs, err
 	}
+	// Also where nothing changed. What an answer rests on may be there and not replicated, because its commit was given up while it
+	// waited for a standby; this one waits behind it.
 	return errs, t.commit(ctx)
 }
 
@@ -200,7 +202,6 @@ func (t *transaction) put(change ledger.Change, b body) {
 	t.count(change.Before.Status, -1)
 	t.count(change.After.Status, +1)
 	t.view.put(change, b)
-	t.changed = true
 }
 
 func (t *transaction) count(status ledger.Status, by int64) {
@@ -218,7 +219,6 @@ func (t *transaction) note(line queue.AuditLine) {
 	t.flow.audited++
 	line.Number = uint64(t.flow.audited)
 	t.lines = append(t.lines, line)
-	t.changed = true
 }
 
 // commit writes all that changed and commits, in one round trip.
@@ -234,8 +234,7 @@ func (t *transaction) commit(ctx context.Context) error {
 			return nil
 		})
 	}
-	w.expect(1, t.q.sql.finish, t.q.flow, t.flow.cursor, t.flow.stored, t.flow.dead, t.flow.audited)
-	w.commit()
+	w.commit(t.conn.Conn().PgConn(), t.q.sql.finish, t.q.flow, t.flow.cursor, t.flow.stored, t.flow.dead, t.flow.audited)
 	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}

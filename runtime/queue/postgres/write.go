@@ -35,7 +35,7 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 			t.put(change, b)
 		}
 		if workers := checked.Workers(); workers != nil {
-			t.workers, t.changed = workers, true
+			t.workers = workers
 		}
 		t.flow.cursor, result = plan.Result.Cursor, plan.Result
 		return nil
@@ -112,7 +112,6 @@ func (q *Queue) Compact(ctx context.Context, epoch queue.Epoch, limit int) (int,
 		done = t
 		if limit > 0 {
 			t.forget = &forgetting{until: now.Add(-time.Duration(q.window.Load())).UnixNano(), limit: limit}
-			t.changed = true
 		}
 		return nil
 	}})

@@ -21,19 +21,28 @@ type writer struct {
 // expect queues a statement that must touch a number of rows. All of them were read under the lock, so another number means that
 // somebody changes rows without it.
 func (w *writer) expect(rows int, sql string, args ...any) {
-	w.b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error {
-		if tag.RowsAffected() != int64(rows) {
-			return fmt.Errorf("%w: %d rows changed instead of %d; somebody changes them without the flow's lock", queue.ErrConflict, tag.RowsAffected(), rows)
-		}
-		return nil
-	})
+	w.b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error { return touched(tag, rows) })
 }
 
-// commit queues the end of the transaction.
-func (w *writer) commit() {
+func touched(tag pgconn.CommandTag, rows int) error {
+	if tag.RowsAffected() != int64(rows) {
+		return fmt.Errorf("%w: %d rows changed instead of %d; somebody changes them without the flow's lock", queue.ErrConflict, tag.RowsAffected(), rows)
+	}
+	return nil
+}
+
+// commit queues the last statement, which updates the flow's row, and the end of the transaction.
+func (w *writer) commit(conn *pgconn.PgConn, sql string, args ...any) {
+	w.b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error {
+		heed(conn) // what it warned of so far is not about the commit
+		return touched(tag, 1)
+	})
 	w.b.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
 		if tag.String() != "COMMIT" {
 			return fmt.Errorf("committing: the server answered %s", tag)
+		}
+		if warning := heed(conn); warning != "" {
+			return fmt.Errorf("committing: the server warns: %s", warning)
 		}
 		return nil
 	})
