@@ -1,12 +1,21 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// connectPatience bounds the making of a connection where connect_timeout does not, and then, once more, the setting up of its session.
+	connectPatience = 10 * time.Second
+	// pingPatience bounds the question whether an idle connection still works.
+	pingPatience = 5 * time.Second
 )
 
 // connect makes the pool; it does not wait for a connection.
@@ -23,7 +32,14 @@ func connect(ctx context.Context, options Options) (*pgxpool.Pool, concealer, er
 		config.ConnConfig.RuntimeParams["application_name"] = "workpulling"
 	}
 	config.ConnConfig.OnNotice = note
-	config.AfterConnect = settle
+	// The pool makes connections without the caller's context. Each takes up one of its few places until it is made or given up.
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectPatience)
+	config.PingTimeout = pingPatience
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, config.ConnConfig.ConnectTimeout)
+		defer cancel()
+		return settle(ctx, conn)
+	}
 	hide := concealer{password: config.ConnConfig.Password}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -37,8 +53,9 @@ const (
 	// Committed means flushed. remote_apply promises more and stays.
 	durable = `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')`
 
-	// A client that vanished without a word leaves its transaction, and with it the flow's lock, after this long.
-	impatient = `SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '60s'; SET default_transaction_isolation = 'read committed'`
+	// A client that vanished without a word leaves its transaction, and with it the flow's lock, after this long. A bound on statements
+	// that somebody set for the role or the database would end the load of a long backlog each time; callers have bounds of their own.
+	impatient = `SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '60s'; SET statement_timeout = 0; SET default_transaction_isolation = 'read committed'`
 
 	// All statements of the job path find their rows by an index. A plan made while the tables were small, or before anybody
 	// analysed them, must not say otherwise later; nor is any of them worth compiling.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -65,6 +66,9 @@ func Setting(ctx context.Context, q *Queue, name string) (value string, err erro
 	err = q.pool.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value)
 	return value, err
 }
+
+// ConnectTimeout bounds the making of a connection.
+func ConnectTimeout(q *Queue) time.Duration { return q.pool.Config().ConnConfig.ConnectTimeout }
 
 // Key is the number of the flow in the tables.
 func Key(q *Queue) int32 { return q.flow }

@@ -251,6 +251,38 @@ func TestVanishedWriterLosesItsLock(t *testing.T) {
 	})
 }
 
+// Connections to a host that is gone hold up the pool for seconds, also those that were only being made.
+func TestLostHost(t *testing.T) {
+	server := postgrestest.Shared(t)
+	proxy := transporttest.NewProxy(t, server.Address())
+	options := optionsAt(proxy.Address(), server.Database(t))
+	if bound := postgres.ConnectTimeout(opened(t, options)); bound <= 0 || bound > 10*time.Second {
+		t.Errorf("a connection may take %v to be made", bound)
+	}
+	options.ConnString += "&connect_timeout=2"
+	q := opened(t, options)
+	proxy.Cut()
+	for range 4 { // the size of the pool
+		proxy.FreezeAt(5) // the setting up of a session
+		eventually(t, func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			_, _, _ = q.Lookup(ctx, "a")
+			if !proxy.Frozen() {
+				return errors.New("no new connection yet")
+			}
+			return nil
+		})
+		proxy.Lose()
+	}
+	eventually(t, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, _, err := q.Lookup(ctx, "a")
+		return err
+	})
+}
+
 // A server that crashes loses nothing that it acknowledged, and a queue goes on with it when it is back.
 func TestServerCrash(t *testing.T) {
 	server := postgrestest.Start(t)

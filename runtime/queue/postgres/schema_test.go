@@ -131,6 +131,18 @@ func TestDurability(t *testing.T) {
 	})
 }
 
+// A bound on statements that somebody set for everybody ends no load.
+func TestStatementsAreNotBound(t *testing.T) {
+	server := postgrestest.Shared(t)
+	database := server.Database(t)
+	if err := server.Exec(t.Context(), "postgres", "ALTER DATABASE "+database+" SET statement_timeout = '10s'"); err != nil {
+		t.Fatal(err)
+	}
+	if value, err := postgres.Setting(t.Context(), opened(t, optionsAt(server.Address(), database)), "statement_timeout"); err != nil || value != "0" {
+		t.Errorf("statement_timeout is %q, error %v", value, err)
+	}
+}
+
 // A database that came back from a backup counts epochs from an older number and gives ours to somebody else; the writer of before
 // is fenced all the same.
 func TestRestoredBackup(t *testing.T) {

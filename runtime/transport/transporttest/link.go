@@ -9,6 +9,7 @@ import (
 type link struct {
 	proxy          *Proxy
 	client, server net.Conn
+	lost           bool // guarded by the proxy: it forwards nothing any more
 
 	mu        sync.Mutex
 	asking    bool // bytes of a request have passed since the last answer
@@ -30,7 +31,7 @@ func (l *link) pipe(to, from net.Conn, pass func() bool) {
 	for {
 		n, err := from.Read(buffer)
 		if err != nil {
-			l.proxy.wait() // while frozen, nobody hears of an end
+			l.proxy.pass(l) // while frozen, nobody hears of an end
 			return
 		}
 		if !pass() {
@@ -47,7 +48,7 @@ func (l *link) ask() bool {
 	if !l.begins() {
 		return false
 	}
-	l.proxy.wait()
+	l.proxy.pass(l)
 	return true
 }
 
@@ -65,7 +66,7 @@ func (l *link) begins() bool {
 
 // answer waits for the end of a freeze; false means that the client is not to hear.
 func (l *link) answer() bool {
-	l.proxy.wait()
+	l.proxy.pass(l)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asking = false

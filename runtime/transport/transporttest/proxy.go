@@ -20,6 +20,7 @@ type Proxy struct {
 	cutAt    int  // requests until the cut; 0 means that there is none
 	forward  bool // whether the request at the cut reaches the target
 	freezeAt int  // requests until the freeze; 0 means that there is none
+	ended    chan struct{}
 }
 
 // NewProxy listens on loopback until the test ends.
@@ -29,11 +30,12 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{listener: listener, target: target, links: map[*link]struct{}{}}
+	p := &Proxy{listener: listener, target: target, links: map[*link]struct{}{}, ended: make(chan struct{})}
 	p.running.Go(p.accept)
 	t.Cleanup(func() {
 		p.mu.Lock()
 		p.closed = true
+		close(p.ended)
 		p.mu.Unlock()
 		listener.Close()
 		p.Thaw()
@@ -116,6 +118,16 @@ func (p *Proxy) Thaw() {
 	}
 }
 
+// Lose leaves every connection frozen until the test ends, as those to a host that is gone, and thaws: new ones work.
+func (p *Proxy) Lose() {
+	p.mu.Lock()
+	for l := range p.links {
+		l.lost = true
+	}
+	p.mu.Unlock()
+	p.Thaw()
+}
+
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
@@ -177,6 +189,17 @@ func (p *Proxy) count() (cut, forward bool) {
 		}
 	}
 	return cut, p.forward
+}
+
+// pass waits until a link may forward.
+func (p *Proxy) pass(l *link) {
+	p.wait()
+	p.mu.Lock()
+	lost := l.lost
+	p.mu.Unlock()
+	if lost {
+		<-p.ended
+	}
 }
 
 // wait waits for the end of a freeze.
