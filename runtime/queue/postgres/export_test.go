@@ -18,6 +18,7 @@ func JobPath(q *Queue) map[string]Statement {
 	seqs, ids := []int64{1, 2, 3}, [][]byte{[]byte("a"), []byte("b")}
 	return map[string]Statement{
 		"lock":           {q.sql.lock, []any{q.flow}},
+		"promise":        {q.sql.promise, nil},
 		"by id":          {q.sql.byID, []any{q.flow, ids}},
 		"by sequence":    {q.sql.bySeq, []any{q.flow, seqs}},
 		"delete jobs":    {q.sql.deleteJobs, []any{q.flow, seqs}},

@@ -53,7 +53,7 @@ type Options struct {
 	MaxConnections int
 	// DeduplicationWindow is how long a settled id is remembered at least. Zero means that Compact forgets at once.
 	DeduplicationWindow time.Duration
-	// Clock is the wall clock; nil means time.Now. It dates rows and ages tombstones, nothing else.
+	// Clock is the wall clock; nil means the server's. It dates rows and ages tombstones, nothing else.
 	Clock func() time.Time
 	// Random makes the flow's secret and the writer's marks; nil means crypto/rand.Reader.
 	Random io.Reader
@@ -99,9 +99,6 @@ func New(ctx context.Context, options Options) (_ *Queue, err error) {
 	q := &Queue{
 		pool: pool, hide: hide, sql: statementsIn(cmp.Or(options.Schema, DefaultSchema)),
 		clock: options.Clock, random: options.Random, writing: make(chan struct{}, 1),
-	}
-	if q.clock == nil {
-		q.clock = time.Now //nolint:forbidigo // the default of the injected clock
 	}
 	if q.random == nil {
 		q.random = rand.Reader

@@ -131,6 +131,58 @@ func TestDurability(t *testing.T) {
 	})
 }
 
+// A pooler may give each transaction another session than the one that was set up: a commit is flushed all the same.
+func TestDurabilityOfATransactionAlone(t *testing.T) {
+	server := postgrestest.Shared(t)
+	database := server.Database(t)
+	q := opened(t, optionsAt(server.Address(), database))
+	demand := `CREATE FUNCTION public.demand() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF current_setting('synchronous_commit') <> 'on' THEN RAISE 'not durable'; END IF; RETURN NEW; END $$;
+		CREATE TRIGGER demand BEFORE UPDATE ON workpulling.flows FOR EACH ROW EXECUTE FUNCTION public.demand()`
+	if err := server.Exec(t.Context(), database, demand); err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.Exec(t.Context(), q, "SET synchronous_commit = off"); err != nil {
+		t.Fatal(err)
+	}
+	_, _, epoch := load(t, q)
+	store(t, q, epoch, 0, "a")
+	if value, err := postgres.Setting(t.Context(), q, "synchronous_commit"); err != nil || value != "off" {
+		t.Fatalf("the session has %q: this test tests nothing; error %v", value, err)
+	}
+}
+
+// Members may have clocks that are far apart. Tombstones age by the one that they share, the server's; here it is an hour ahead.
+func TestTombstonesAgeByTheServersClock(t *testing.T) {
+	server := postgrestest.Shared(t)
+	database := server.Database(t)
+	ahead := `CREATE SCHEMA ahead; GRANT USAGE ON SCHEMA ahead TO PUBLIC;
+		CREATE FUNCTION ahead.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT pg_catalog.clock_timestamp() + interval '1 hour' $$;
+		ALTER DATABASE ` + database + ` SET search_path = ahead, pg_catalog`
+	if err := server.Exec(t.Context(), database, ahead); err != nil {
+		t.Fatal(err)
+	}
+	options := optionsAt(server.Address(), database)
+	q := opened(t, options)
+	_, _, epoch := load(t, q)
+	store(t, q, epoch, 0, "a")
+	rows, _, epoch := load(t, q)
+	if early := time.Until(rows[0].StoredAt); early < 50*time.Minute {
+		t.Errorf("stored at %v, which is not the server's time", rows[0].StoredAt)
+	}
+	refs := []queue.JobRef{rows[0].JobRef}
+	if _, err := q.Apply(t.Context(), epoch, queue.Batch{Accepts: refs, Confirms: refs}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := q.Compact(t.Context(), epoch, 10); n != 0 || err != nil {
+		t.Errorf("%d ids are forgotten before their window is over, error %v", n, err)
+	}
+	q.SetDeduplicationWindow(0)
+	if n, err := q.Compact(t.Context(), epoch, 10); n != 1 || err != nil {
+		t.Errorf("%d ids are forgotten without a window, error %v", n, err)
+	}
+}
+
 // A bound on statements that somebody set for everybody ends no load.
 func TestStatementsAreNotBound(t *testing.T) {
 	server := postgrestest.Shared(t)

@@ -9,7 +9,7 @@ import (
 // statements are the texts for one schema.
 type statements struct {
 	addFlow, findFlow, owner                    string
-	begin, lock, byID, bySeq                    string
+	begin, lock, promise, byID, bySeq           string
 	insertJobs, updateJobs, deleteJobs          string
 	insertSettled, updateSettled, deleteSettled string
 	keepWorkers, addWorkers, workers            string
@@ -38,6 +38,10 @@ func statementsIn(schema string) statements {
 		begin: `BEGIN`,
 		lock: in(`SELECT epoch, last_seq, stored, dead, audited, writer, secret, (SELECT version FROM $S.format)
 			FROM $S.flows WHERE flow = $1 FOR UPDATE`),
+		// The time is the server's, which all members share: a window must not depend on how well their clocks agree. Committed means
+		// flushed also where a pooler gives each transaction another session than the one that was set up.
+		promise: `SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint,
+			CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN set_config('synchronous_commit', 'on', true) END`,
 		byID: in(`SELECT $JOB FROM $S.jobs WHERE flow = $1 AND message_id = ANY($2)
 			UNION ALL SELECT $SETTLED FROM $S.settled WHERE flow = $1 AND message_id = ANY($2)`),
 		bySeq: in(`SELECT $JOB FROM $S.jobs WHERE flow = $1 AND seq = ANY($2)

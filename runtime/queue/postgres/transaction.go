@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -34,6 +35,7 @@ type flowRow struct {
 type transaction struct {
 	q    *Queue
 	conn *pgxpool.Conn
+	now  time.Time // the server's, with the lock held
 	flow flowRow
 	view *view
 
@@ -67,7 +69,7 @@ func (q *Queue) transact(ctx context.Context, group []*operation) ([]error, erro
 			continue
 		}
 		if errs[i] = q.owns(op.epoch, t.flow); errs[i] == nil {
-			errs[i] = op.deed(t, q.clock())
+			errs[i] = op.deed(t, t.now)
 		}
 	}
 	if !slices.Contains(errs, nil) {
@@ -147,7 +149,7 @@ func bytesOf(texts []string) [][]byte {
 	return b
 }
 
-// lock queues the statement that serialises all writers and loaders of a flow.
+// lock queues the statement that serialises all writers and loaders of a flow, and what each of them needs.
 func (t *transaction) lock(b *pgx.Batch) {
 	b.Queue(t.q.sql.lock, t.q.flow).Query(func(rows pgx.Rows) error {
 		flow, err := pgx.CollectExactlyOneRow(rows, scanFlow)
@@ -155,6 +157,15 @@ func (t *transaction) lock(b *pgx.Batch) {
 			return fmt.Errorf("%w: the flow's row is gone", queue.ErrConflict)
 		}
 		t.flow = flow
+		return err
+	})
+	b.Queue(t.q.sql.promise).QueryRow(func(row pgx.Row) error {
+		var now int64
+		err := row.Scan(&now, nil)
+		t.now = fromNanos(now)
+		if t.q.clock != nil {
+			t.now = t.q.clock()
+		}
 		return err
 	})
 }
