@@ -32,7 +32,7 @@ type Shared interface {
 // Successor is implemented by back-ends that a writer at work can open anew: over another way, or as another user of the same store.
 type Successor interface {
 	// Continue makes this back-end write as former did: under its epoch, in the data that former loaded and in no other, whatever epoch
-	// that other data is at. former is closed; it is a back-end of the same kind.
+	// that other data is at. former is a back-end of the same kind, and closed soon.
 	Continue(former WorkQueue)
 }
 

@@ -128,23 +128,31 @@ func (v *volume) opened(ctx context.Context) (queue.WorkQueue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the queue: %w", err)
 	}
+	if !v.exchange(back, version, window) {
+		return nil, errors.Join(errClosed, back.Close())
+	}
+	if former != nil {
+		// What is under way there fails and is tried again. Its end may take as long as the slowest of it, and holds up nobody else.
+		_ = former.Close()
+	}
+	return back, nil
+}
+
+// exchange puts a back-end in the place of the one before; false means that the volume is closed.
+func (v *volume) exchange(back queue.WorkQueue, version string, window time.Duration) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
-		return nil, errors.Join(errClosed, back.Close())
+		return false
 	}
-	v.opening, v.refused = version, refusal{}
-	if former != nil {
-		_ = former.Close() // what is under way there fails and is tried again
-		if next, ok := back.(queue.Successor); ok {
-			next.Continue(former)
-		}
+	if next, ok := back.(queue.Successor); ok && v.back != nil {
+		next.Continue(v.back)
 	}
 	if again, ok := back.(queue.Deduplicating); ok && v.window != window {
 		again.SetDeduplicationWindow(v.window)
 	}
-	v.back = back
-	return back, nil
+	v.back, v.opening, v.refused = back, version, refusal{}
+	return true
 }
 
 func (v *volume) refuse(r refusal) {
