@@ -200,7 +200,20 @@ func (c *Controller) Phase() Phase { return c.phase }
 
 // Stats returns a snapshot that shares nothing with the Controller.
 func (c *Controller) Stats() Stats {
-	return Stats{
+	var s Stats
+	c.Snapshot(&s)
+	return s
+}
+
+// Snapshot is Stats for who looks often: it makes s the snapshot and uses the map and the list of bindings that s has again.
+func (c *Controller) Snapshot(s *Stats) {
+	dropped := s.Dropped
+	if dropped == nil {
+		dropped = make(map[string]uint64, len(c.dropped))
+	}
+	clear(dropped)
+	maps.Copy(dropped, c.dropped)
+	*s = Stats{
 		Phase:                 c.phase,
 		Session:               c.session,
 		Epoch:                 c.epoch,
@@ -228,8 +241,8 @@ func (c *Controller) Stats() Stats {
 		Adopted:               c.counts.adopted,
 		Claimed:               c.counts.claimed,
 		AwaitedWorkers:        len(c.gate.awaited),
-		Dropped:               maps.Clone(c.dropped),
-		Bindings:              c.roster.stats(),
+		Dropped:               dropped,
+		Bindings:              c.roster.stats(s.Bindings[:0]),
 		Paused:                c.pausedRevisions(),
 		Quarantined:           c.quarantined(),
 		Pauses:                c.counts.paused,

@@ -1,6 +1,9 @@
 package delivery
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Dispatch says who of the workers with free demand gets the next job.
 type Dispatch string
@@ -177,13 +180,13 @@ func (r *roster) readyAfter(at int) int {
 	return -1
 }
 
-func (r *roster) stats() []BindingStats {
-	stats := make([]BindingStats, len(r.ring))
-	for i, b := range r.ring {
-		stats[i] = BindingStats{
+func (r *roster) stats(into []BindingStats) []BindingStats {
+	into = slices.Grow(into, len(r.ring))
+	for _, b := range r.ring {
+		into = append(into, BindingStats{
 			BindingID: b.id, Worker: b.worker, InFlight: b.bound, Started: b.bound - b.unstarted(), FreeDemand: b.free,
 			Connected: b.conn != nil, Draining: b.draining,
-		}
+		})
 	}
-	return stats
+	return into
 }

@@ -120,7 +120,8 @@ func newControllerView(p *producer) *controllerView {
 // stats is the machine's snapshot, made once a step at most.
 func (v *controllerView) stats() *delivery.Stats {
 	if !v.fresh {
-		v.snapshot, v.fresh = v.p.machine.Stats(), true
+		v.p.machine.Snapshot(&v.snapshot)
+		v.fresh = true
 	}
 	return &v.snapshot
 }

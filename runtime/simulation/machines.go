@@ -14,6 +14,7 @@ type Controller interface {
 	Step(now delivery.Now, event delivery.Event) []delivery.Action
 	NextDeadline() (delivery.Now, bool)
 	Stats() delivery.Stats
+	Snapshot(into *delivery.Stats)
 	Holds(messageID string) (queue.JobRef, bool)
 }
 
