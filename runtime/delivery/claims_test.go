@@ -58,6 +58,49 @@ func TestB238_RunningJobsAreAdopted(t *testing.T) {
 	w.equal("the failed one was tried again", w.ctl.Stats().Confirmed, 2)
 }
 
+// What a handler says while its worker waits for the answer of a producer that loads its queue counts as what it is: only a failure is a try.
+func TestB238_TheLastWordOfAnAdoptedRunCounts(t *testing.T) {
+	for _, tc := range []struct {
+		outcome                            protocol.Outcome
+		attempts, uncounted, dead, confirm int
+	}{
+		{outcome: protocol.Nacked, attempts: 1},
+		{outcome: protocol.Delayed},
+		{outcome: protocol.HandedBack, uncounted: 1},
+		{outcome: protocol.Rejected, dead: 1},
+		{outcome: protocol.Confirmed, confirm: 1},
+	} {
+		t.Run(tc.outcome.String(), func(t *testing.T) {
+			w := newWorld(t, nil)
+			a := w.worker("a", nil)
+			w.submit(w.producer(10), "", 1)
+			w.restart()
+			var ack protocol.RegistrationAck
+			w.toWorker = func(_ *testWorker, m protocol.ToWorker) bool {
+				late, ok := m.(protocol.RegistrationAck)
+				if ok {
+					ack = late
+				}
+				return !ok
+			}
+			a.connect()
+			a.finish("1", tc.outcome)
+			w.toWorker = nil
+			a.receive(a.conn, ack)
+			w.advance(100 * time.Millisecond)
+			st := w.ctl.Stats()
+			w.equal("dead letters, confirmed", []int{int(st.DeadLettered), int(st.Confirmed)}, []int{tc.dead, tc.confirm})
+			if tc.dead > 0 {
+				w.equal("reason", w.settled[0].Reason, tc.outcome)
+			}
+			if j := w.ctl.jobs["1"]; j != nil {
+				w.equal("attempts, uncounted", []int32{j.attempts, j.uncounted}, []int{tc.attempts, tc.uncounted})
+			}
+			w.equal("kept", len(a.cons.lastWords), 0)
+		})
+	}
+}
+
 // B-147, B-238: what was confirmed and never became durable is completed by the claim, and by nothing else.
 func TestB147_FinishedJobsAreCompletedByTheirClaim(t *testing.T) {
 	w := newWorld(t, nil)

@@ -28,9 +28,10 @@ type Consumer struct {
 	runs         int      // of them, those of this flow
 	detached     int      // of those, the ones that no delivery of the binding waits for
 	outbox       outbox
-	producer     *producer        // that the worker talks to, or talked to last
-	memoryLimit  int              // how many finished jobs of a producer are remembered, by the largest window that was ever configured
-	lost         []protocol.Claim // of an earlier process of this pod
+	producer     *producer           // that the worker talks to, or talked to last
+	memoryLimit  int                 // how many finished jobs of a producer are remembered, by the largest window that was ever configured
+	lost         []protocol.Claim    // of an earlier process of this pod
+	lastWords    map[string]lastWord // by MessageID
 
 	resendTimer  *timer
 	resendPause  time.Duration

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
@@ -106,8 +107,29 @@ func (c *Consumer) resume(now Now, e *entry) {
 		e.identity = done.identity
 		c.settle(now, e, protocol.Confirmed, done.reason, 0)
 	default:
-		c.settle(now, e, protocol.Nacked, "the handler failed while nobody took its word", 0)
+		word, ok := c.lastWords[id]
+		if !ok || word.storeSeq != storeSeq {
+			word = lastWord{outcome: protocol.Nacked, reason: "the handler failed while nobody took its word"}
+		}
+		c.settle(now, e, word.outcome, word.reason, word.retryAfter)
 	}
+}
+
+// lastWord is what a handler said that ended without success while nobody could take it. Each registration begins anew with it, for it
+// claims what runs then.
+type lastWord struct {
+	storeSeq   int64
+	outcome    protocol.Outcome
+	reason     string
+	retryAfter time.Duration
+}
+
+// keepWord keeps it for the case that the job is adopted: a delay must not count as a failure then, nor a rejection be forgotten.
+func (c *Consumer) keepWord(messageID string, word lastWord) {
+	if c.lastWords == nil {
+		c.lastWords = map[string]lastWord{}
+	}
+	c.lastWords[messageID] = word
 }
 
 // claimsEnded forgets what there is no more to say about.

@@ -53,7 +53,7 @@ func (c *Consumer) register(now Now) {
 		c.timers.set(r.timer, r.notBefore)
 		return
 	}
-	r.nonce, r.unclaimed = c.random.ID(), false
+	r.nonce, r.unclaimed, c.lastWords = c.random.ID(), false, nil
 	epoch, queue := r.lineage.latest()
 	c.send(protocol.RegisterConsumer{
 		Version: protocol.Version, Nonce: r.nonce, Incarnation: c.inc, Window: c.cfg.Window, Claims: c.claims(), Epoch: epoch, Queue: queue,
@@ -95,7 +95,7 @@ func (c *Consumer) registered(now Now, m protocol.RegistrationAck) {
 	r.session, r.window, r.heartbeat, r.deadline = m.Session, m.Window, m.Heartbeat, m.Deadline
 	r.refusal, r.pause = "", c.cfg.ResendInterval
 	c.adopt(now, m.Adopted)
-	r.untold = r.unclaimed
+	r.untold, c.lastWords = r.unclaimed, nil
 	if !r.ever {
 		c.group.firstRegistration(now)
 		r.ever = true
@@ -166,6 +166,9 @@ func (c *Consumer) loseBinding() {
 			c.detached++
 		case e.state == settledEntry && e.settlement.Outcome == protocol.Confirmed:
 			c.remember(c.producer, e.settlement.MessageID, rememberedJob{identity: e.identity, held: e.held, reason: e.settlement.Reason})
+		case e.state == settledEntry:
+			said := e.settlement
+			c.keepWord(said.MessageID, lastWord{e.held.storeSeq, said.Outcome, said.Reason, said.RetryAfter})
 		}
 	}
 	c.outbox.forget(c)

@@ -31,10 +31,11 @@ func (o *outbox) add(now Now, c *Consumer, e *entry) {
 	}
 }
 
-// flushSoon sends the batch when its time is over, when it is big, or when nothing else runs that could join it.
+// flushSoon sends the batch when its time is over, when it is big, or when nothing else runs that could join it. It waits for the word
+// about the binding: a controller that does not know it would lose the settlements, and the next binding may have a place for them.
 func (c *Consumer) flushSoon(now Now) {
 	o := &c.outbox
-	if len(o.pending) == 0 || !c.bound() || !c.connected {
+	if len(o.pending) == 0 || !c.bound() || !c.connected || c.registration.unanswered {
 		return
 	}
 	if o.due || len(o.pending) >= min(ackBatch, max(1, c.registration.window/2)) || c.runs == 0 {
@@ -70,6 +71,9 @@ func (c *Consumer) sendAck(now Now, entries []*entry) {
 
 // repeatSettlements sends again what was sent at least age ago and is not taken over; false if there is nothing.
 func (c *Consumer) repeatSettlements(now Now, age Now) bool {
+	if c.registration.unanswered {
+		return false
+	}
 	var again []*entry
 	for n := c.sub.entries.first; n < c.sub.entries.end() && len(again) < ackLimit; n++ {
 		if e := c.sub.entries.at(n); e != nil && e.state == settledEntry && e.sent && now-e.sentAt >= age {

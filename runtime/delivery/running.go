@@ -97,8 +97,9 @@ func (c *Consumer) start(now Now, e *entry) {
 	c.sub.started = max(c.sub.started, d.WorkerSeq)
 	c.counts.started++
 	if c.cfg.HandlerTimeout > 0 {
-		r.timeout = newTimer(func(now Now) { c.abandon(now, r) })
-		c.timers.set(r.timeout, now+c.cfg.HandlerTimeout)
+		limit := c.cfg.HandlerTimeout // that of its start, whatever it is changed to meanwhile
+		r.timeout = newTimer(func(now Now) { c.abandon(now, r, limit) })
+		c.timers.set(r.timeout, now+limit)
 	}
 	if !c.startedTimer.armed() {
 		c.timers.set(c.startedTimer, now+startReport)
@@ -118,7 +119,7 @@ func (c *Consumer) attach(e *entry, r *run) {
 }
 
 // abandon gives an attempt up that runs past its timeout. Its slot stays taken until the handler answers.
-func (c *Consumer) abandon(now Now, r *run) {
+func (c *Consumer) abandon(now Now, r *run, limit time.Duration) {
 	if r.abandoned {
 		return
 	}
@@ -127,7 +128,7 @@ func (c *Consumer) abandon(now Now, r *run) {
 	if e := r.entry; e != nil {
 		r.entry = nil
 		c.detached++
-		c.settle(now, e, protocol.Abandoned, "the handler ran past its timeout of "+c.cfg.HandlerTimeout.String(), 0)
+		c.settle(now, e, protocol.Abandoned, "the handler ran past its timeout of "+limit.String(), 0)
 	}
 }
 
@@ -142,11 +143,13 @@ func (c *Consumer) handlerDone(now Now, r *run, ev HandlerDone) {
 		outcome = protocol.Nacked
 	}
 	if e := r.entry; e != nil {
-		c.settle(now, e, outcome, ev.Reason, max(0, min(ev.RetryAfter, protocol.MaxRetryAfter)))
+		c.settle(now, e, outcome, ev.Reason, clampRetryAfter(ev.RetryAfter))
 		return
 	}
 	c.detached--
-	if outcome == protocol.Confirmed {
+	if outcome != protocol.Confirmed {
+		c.keepWord(r.messageID, lastWord{r.identity.storeSeq, outcome, ev.Reason, clampRetryAfter(ev.RetryAfter)})
+	} else {
 		p := r.producer
 		if !p.tracked { // it was forgotten meanwhile, and has this to be remembered for
 			p = c.group.enter(now, c, p.key.queue)
@@ -156,6 +159,10 @@ func (c *Consumer) handlerDone(now Now, r *run, ev HandlerDone) {
 		c.registration.unclaimed = true
 		c.claimSoon(now)
 	}
+}
+
+func clampRetryAfter(wait time.Duration) time.Duration {
+	return max(0, min(wait, protocol.MaxRetryAfter))
 }
 
 func (c *Consumer) finish(now Now, r *run) {
