@@ -16,6 +16,7 @@ import (
 
 	"github.com/workpulling/workpulling/runtime/endpoint"
 	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 	"github.com/workpulling/workpulling/sidecar/handler"
 )
 
@@ -185,6 +186,36 @@ func TestACrashInTheMiddleFails(t *testing.T) {
 	}
 	if calls.Load() != 3 {
 		t.Errorf("the app was called %d times for 3 deliveries", calls.Load())
+	}
+}
+
+// A port that was configured by mistake, where nobody listens, says nothing about the app on the other one: it lives, and so do its handlers.
+func TestAnotherPortIsNoRestart(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	var where atomic.Pointer[handler.Target]
+	right, wrong := target(t, listener.Addr().String())(), target(t, transporttest.FreeAddress(t))()
+	where.Store(&right)
+	reports := make(chan handler.Sight)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go handler.Probe(ctx, func() handler.Target { return *where.Load() }, nil, func() bool { return true }, func(sight handler.Sight) {
+		select {
+		case reports <- sight:
+		case <-ctx.Done():
+		}
+	})
+	for _, look := range []struct {
+		at   handler.Target
+		want handler.Sight
+	}{{right, handler.Sight{Ready: true}}, {wrong, handler.Sight{}}, {right, handler.Sight{Ready: true}}} {
+		where.Store(&look.at)
+		if sight := <-reports; sight != look.want {
+			t.Fatalf("port %d was reported as %+v, want %+v", look.at.Port, sight, look.want)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ type Sight struct {
 	// Ready says that the app answers its port.
 	Ready bool
 	// Replaced says that nobody listened there before: the process that answers is not one that answered earlier. A port that was merely
-	// slow does not show that.
+	// slow does not show that, nor does another port.
 	Replaced bool
 }
 
@@ -27,9 +27,12 @@ type Sight struct {
 // once; a failed dial pokes it. While hurry says so it looks often, so that no restart of the app is missed; it may be nil.
 func Probe(ctx context.Context, target func() Target, poke <-chan struct{}, hurry func() bool, report func(Sight)) {
 	dialer := &net.Dialer{Timeout: probeTimeout}
-	known, ready, refused := false, false, false
+	known, ready, refused, address := false, false, false, ""
 	for {
-		err := look(ctx, dialer, target().Address())
+		if now := target().Address(); now != address {
+			address, refused = now, false
+		}
+		err := look(ctx, dialer, address)
 		if ctx.Err() != nil {
 			return
 		}
