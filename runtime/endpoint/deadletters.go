@@ -102,12 +102,12 @@ func (p *Producer) beginDecision(ctx context.Context, ref queue.JobRef, written 
 // insist repeats a decision until the queue gives a definite answer: an error that is none of the queue's own leaves open whether
 // it happened. A repeat that finds no dead letter any more then asks whether the earlier try has made it what it should become. One that
 // it dropped may be forgotten by then.
-// A fenced epoch ends the matter: the load that fenced it has seen what happened.
+// A fenced epoch ends the matter: the load that fenced it has seen what happened. So does what no repeat can heal, such as a damaged row.
 func (p *Producer) insist(ref queue.JobRef, becomes string, decide func(context.Context) error) error {
 	for wait := insistAfter; ; wait = min(2*wait, insistAtMost) {
 		err := p.within(decide)
 		switch {
-		case err == nil || errors.Is(err, queue.ErrFenced):
+		case err == nil, errors.Is(err, queue.ErrFenced), errors.Is(err, queue.ErrConflict), errors.Is(err, queue.ErrUnsupportedFormat):
 			return err
 		case errors.Is(err, queue.ErrNotFound):
 			if wait == insistAfter { // the first try

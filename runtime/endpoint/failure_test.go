@@ -3,6 +3,7 @@ package endpoint_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -150,6 +151,26 @@ func TestDecisionWithALostAnswerIsCarriedOut(t *testing.T) {
 	eventually(t, "no dead letter is left", func() bool { return f.stats(t).DeadLetters == 0 })
 	if err := f.producer.Drop(t.Context(), letters[1].JobRef, "test"); !errors.Is(err, endpoint.ErrNotFound) {
 		t.Errorf("dropping what is none: %v", err)
+	}
+}
+
+// damagedQueue cannot read the row of any dead letter.
+type damagedQueue struct{ queue.WorkQueue }
+
+func (damagedQueue) Drop(context.Context, queue.Epoch, queue.JobRef, string) error {
+	return fmt.Errorf("%w: a damaged row", queue.ErrConflict)
+}
+
+// A decision that no repeat can carry out is told at once, and not tried for ever.
+func TestDecisionAboutADamagedRowEnds(t *testing.T) {
+	f := newFlow(t, damagedQueue{memoryQueue(t)})
+	f.options.OperationTimeout = time.Second
+	f.start(t)
+	submit(t, f, 0, 1)
+	for range 2 { // the first one does not stand in the way of the second
+		if err := f.producer.Drop(t.Context(), queue.JobRef{MessageID: "damaged", StoreSeq: 7}, "test"); !errors.Is(err, queue.ErrConflict) {
+			t.Errorf("dropping a damaged row: %v", err)
+		}
 	}
 }
 
