@@ -545,7 +545,8 @@ func (w *fuzzedController) nonsense() {
 	case 4:
 		w.step(JobsRead{Op: OpID(s.below(30)), Jobs: make([]protocol.Job, s.below(3))})
 	case 5:
-		w.rows++ // as if a person had put one back
+		w.rows++ // as if a person had put one back; a job of that id that is stored anew says that this one has ended
+		w.said[queue.JobRef{MessageID: "j0", StoreSeq: 1}] = true
 		w.step(Redriven{Epoch: queue.Epoch(s.below(3)), Row: queue.Row{JobRef: queue.JobRef{MessageID: "j0", StoreSeq: 1}}})
 	case 6:
 		w.step(Dropped{Epoch: queue.Epoch(s.below(3)), Ref: queue.JobRef{MessageID: s.text("j0", "j1"), StoreSeq: s.number()}})

@@ -3,6 +3,7 @@ package intake
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"testing"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -52,6 +53,30 @@ func FuzzMessageID(f *testing.F) {
 		}
 		if keyID(who, key) == eventID(otherWho, otherKey) {
 			t.Errorf("key %q of %q and event %q of %q", key, who, otherKey, otherWho)
+		}
+	})
+}
+
+// FuzzPage reads any query as the page of a list, and any text as the sequence of a job: it is a page that can be, or an error that says so.
+func FuzzPage(f *testing.F) {
+	for _, query := range []string{"", "after=12&limit=100", "after=-1", "after=9223372036854775807", "limit=1001", "after=1&after=x", "%zz", "after=１"} {
+		f.Add(query, "1")
+	}
+	f.Add("limit=0", "0")
+	f.Add("after=+1", "9223372036854775807")
+	f.Fuzz(func(t *testing.T, query, sequence string) {
+		request := &http.Request{URL: &url.URL{RawQuery: query}}
+		after, limit, err := pageOf(request)
+		if err == nil && (after < 0 || after > protocol.MaxSequence || limit < 0 || limit > maxPage) {
+			t.Errorf("%q is the page of %d after %d", query, limit, after)
+		}
+		if err != nil && !errors.Is(err, protocol.ErrInvalid) {
+			t.Errorf("error %v is not ErrInvalid", err)
+		}
+		request.SetPathValue("sequence", sequence)
+		seq, err := sequenceOf(request)
+		if err == nil && (seq < 1 || seq > protocol.MaxSequence) || err != nil && !errors.Is(err, protocol.ErrInvalid) {
+			t.Errorf("%q is sequence %d, error %v", sequence, seq, err)
 		}
 	})
 }
