@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -13,9 +14,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/flowstats"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
 	"github.com/workpulling/workpulling/test/builders"
@@ -132,6 +136,29 @@ func TestCrew(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// Members that stand by are heard before any of them has ever had the queue; those of a flow that was deleted are not.
+func TestStandbysOfAQueueThatNobodyEverHadAreHeard(t *testing.T) {
+	o := crewed()
+	o.flow.UID, o.stats = "this flow", flowstats.Snapshot{}
+	r := &Reconciler{Stats: flowstats.NewRegistry(clocktesting.NewFakeClock(time.Unix(0, 0)), time.Second), Clock: clocktesting.NewFakePassiveClock(time.Unix(1, 0)), started: time.Unix(0, 0)}
+	for pod, uid := range map[string]string{"p-0": string(o.flow.UID), "p-1": string(o.flow.UID), "former": "another flow"} {
+		report := standby(pod)
+		report.FlowUid, report.QueueAvailable, report.QueueMessage = uid, false, "password authentication failed"
+		r.Stats.Accept(client.ObjectKeyFromObject(o.flow), report)
+	}
+	r.observeReports(o)
+	if len(o.stats.Standbys) != 2 {
+		t.Fatalf("%d members are heard, want 2", len(o.stats.Standbys))
+	}
+	status, _ := makeStatus(o, plan{}, applied{})
+	for kind, want := range map[string]string{v1alpha1.ConditionReady: "False/StoreUnavailable", v1alpha1.ConditionQueueAvailable: "False/StoreUnavailable"} {
+		c := meta.FindStatusCondition(status.Conditions, kind)
+		if got := string(c.Status) + "/" + c.Reason; got != want || !strings.Contains(c.Message, "password authentication failed") {
+			t.Errorf("%s is %s: %q, want %s", kind, got, c.Message, want)
+		}
 	}
 }
 

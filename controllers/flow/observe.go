@@ -22,6 +22,7 @@ import (
 	"github.com/workpulling/workpulling/internal/flowstats"
 	"github.com/workpulling/workpulling/internal/podhealth"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
 )
 
 // observation is the world around one flow. A nil member is absent in the cluster.
@@ -108,13 +109,15 @@ func (o *observation) choosePod() {
 
 // observeReports takes the reports of this very flow; those of a namesake that was deleted do not count.
 func (r *Reconciler) observeReports(o *observation) {
-	stats, _ := r.Stats.Published(client.ObjectKeyFromObject(o.flow))
-	if stats.Stats.GetFlowUid() == string(o.flow.UID) {
-		o.stats = stats
+	o.stats, _ = r.Stats.Published(client.ObjectKeyFromObject(o.flow))
+	foreign := func(s *protocolv1.FlowStats) bool { return s.GetFlowUid() != string(o.flow.UID) }
+	if foreign(o.stats.Stats) {
+		o.stats.Stats, o.stats.Connected, o.stats.At = nil, false, time.Time{}
 	}
-	if o.stats.Former.GetFlowUid() != string(o.flow.UID) {
+	if foreign(o.stats.Former) {
 		o.stats.Former = nil
 	}
+	o.stats.Standbys = slices.DeleteFunc(slices.Clone(o.stats.Standbys), foreign)
 	o.choosePod()
 	if o.pod == nil || o.stats.Stats.GetPodUid() != string(o.pod.UID) {
 		// It comes from a pod that is gone, or goes on without the cluster's knowledge.

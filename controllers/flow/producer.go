@@ -51,7 +51,7 @@ func (o *observation) producerAvailable(a applied) conditions.Condition {
 func (o *observation) orphaned() bool {
 	_, lonely := o.leaderless()
 	before, found := o.lastTold(v1alpha1.ConditionProducerAvailable)
-	return lonely && (o.silent || !found || before.Status != metav1.ConditionTrue)
+	return lonely && (o.silent || found && before.Reason == v1alpha1.ReasonNoActiveProducer)
 }
 
 // runtimeLag says that the producer runs with another runtime than a new pod would have, and how that ends. Empty means that it does not.
