@@ -71,7 +71,8 @@ func (v *consumerView) before(event delivery.ConsumerEvent) {
 	case delivery.AppReady:
 		v.appReady = e.Ready
 	case delivery.Connected: // silence starts anew
-		v.s.linkTo(e.Flow).lastHeard = v.w.now
+		l := v.s.linkTo(e.Flow)
+		l.lastHeard, l.answeredOn = v.w.now, 0
 	case delivery.ConsumerPaused:
 		for _, l := range v.s.links {
 			l.lastHeard = v.w.now
@@ -93,6 +94,7 @@ func (v *consumerView) heard(e delivery.FromController) {
 	case protocol.RegistrationAck:
 		if m.Nonce == l.nonce {
 			l.heartbeat, l.deadline = max(l.heartbeat, m.Heartbeat), m.Deadline
+			l.answeredOn = e.Conn
 			l.acknowledged(m)
 		}
 	case protocol.SettledAck:
@@ -172,6 +174,9 @@ func (v *consumerView) started(a delivery.StartHandler) {
 	}
 	if silent := v.s.clock.read(v.w.now) - v.s.clock.read(l.lastHeard); l.deadline > 0 && silent > l.deadline*7/10+startSlack {
 		v.w.violate("I-9", "%s starts %s after %v of silence", v.s.name, id, silent)
+	}
+	if l.answeredOn != l.conn { // the controller takes what was not claimed there for not started
+		v.w.violate("claim", "%s starts %s between its claims and their answer", v.s.name, id)
 	}
 	if a.Delivery.WorkerSeq <= l.lastStarted {
 		v.w.violate("I-9", "%s starts worker sequence %d after %d", v.s.name, a.Delivery.WorkerSeq, l.lastStarted)

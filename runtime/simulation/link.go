@@ -16,6 +16,7 @@ type link struct {
 
 	// As the messages show it:
 	conn        delivery.ConnID // of the latest stream
+	answeredOn  delivery.ConnID // the stream on which its latest registration was acknowledged
 	left        delivery.ConnID // the latest stream that the worker left by itself
 	binding     string          // the last that it acknowledged by speaking in its name
 	hold        int             // how often the binding changed
