@@ -1,6 +1,11 @@
 package endpoint
 
-import "context"
+import (
+	"context"
+
+	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/queue"
+)
 
 // Waiting is how many callers of Wait the producer remembers.
 func (p *Producer) Waiting(ctx context.Context) (n int) {
@@ -10,4 +15,11 @@ func (p *Producer) Waiting(ctx context.Context) (n int) {
 		}
 	})
 	return n
+}
+
+// Resolve does what the Controller asks for when a worker claims that it has finished jobs which the Controller does not hold.
+func (p *Producer) Resolve(ctx context.Context, refs ...queue.JobRef) error {
+	return p.loop.call(ctx, func() {
+		p.resolve(delivery.ResolveClaims{Epoch: p.controller.Stats().Epoch, Refs: refs})
+	})
 }

@@ -174,6 +174,30 @@ func TestDecisionAboutADamagedRowEnds(t *testing.T) {
 	}
 }
 
+// A dead letter that turns out to be finished is counted out once, also when the answer to its confirm is lost.
+func TestClaimedLetterWithALostAnswerIsCountedOut(t *testing.T) {
+	q := &faultyQueue{WorkQueue: memoryQueue(t)}
+	f := newFlow(t, q)
+	f.start(t)
+	newCrew().join(t, f, "w0", func(context.Context, protocol.Delivery) endpoint.Result {
+		return endpoint.Result{Outcome: protocol.Rejected}
+	})
+	submit(t, f, 0, 2)
+	eventually(t, "the jobs are dead letters", func() bool { return f.stats(t).DeadLetters == 2 })
+	letters, err := f.producer.ListDeadLetters(t.Context(), 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.loseAnswers(2)
+	if err := f.producer.Resolve(t.Context(), letters[0].JobRef); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "one dead letter is left", func() bool { return f.stats(t).DeadLetters == 1 })
+	if n := f.stats(t).Confirmed; n != 1 {
+		t.Errorf("%d jobs are confirmed, want 1", n)
+	}
+}
+
 // Of two decisions about one dead letter, one happens, whatever becomes of the answers.
 func TestOneDecisionAtATime(t *testing.T) {
 	q := &faultyQueue{WorkQueue: memoryQueue(t)}

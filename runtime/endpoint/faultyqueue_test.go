@@ -17,7 +17,7 @@ type faultyQueue struct {
 	hits  func(queue.Batch) bool // which batches apply fails; nil is all
 	load  error
 	hold  chan struct{} // Apply and Redrive wait for it or their context
-	lose  int           // so many answers to Redrive and Drop are lost after they happened
+	lose  int           // so many answers to Redrive and Drop, and to Apply of nothing but confirms, are lost after they happened
 }
 
 var errLostAnswer = errors.New("the connection broke")
@@ -65,7 +65,13 @@ func (q *faultyQueue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.
 	if err != nil && (q.hits == nil || q.hits(batch)) {
 		return queue.Result{}, err
 	}
-	return q.WorkQueue.Apply(ctx, epoch, batch)
+	result, err := q.WorkQueue.Apply(ctx, epoch, batch)
+	if len(batch.Confirms) > 0 && len(batch.Stores)+len(batch.Accepts)+len(batch.DeadLetters)+len(batch.Attempts) == 0 {
+		if lost := q.loses(); lost != nil {
+			return queue.Result{}, lost
+		}
+	}
+	return result, err
 }
 
 func (q *faultyQueue) Load(ctx context.Context, owner string, visit func(queue.Row) error) (queue.State, queue.Epoch, error) {

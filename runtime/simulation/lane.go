@@ -154,18 +154,24 @@ func (p *producer) read(a delivery.ReadJobs) {
 	})
 }
 
-// resolve is runtime/endpoint's: what became of claimed jobs that the controller does not hold.
-func (p *producer) resolve(a delivery.ResolveClaims) {
+// resolve is runtime/endpoint's: what became of claimed jobs that the controller does not hold. It goes on until it knows of every dead
+// letter whether it is confirmed.
+func (p *producer) resolve(a delivery.ResolveClaims) { p.resolveAgain(a, map[queue.JobRef]bool{}) }
+
+func (p *producer) resolveAgain(a delivery.ResolveClaims, tried map[queue.JobRef]bool) {
 	w := p.w
 	var letters []queue.JobRef
-	done := delivery.ClaimsResolved{Epoch: a.Epoch, PodUID: a.PodUID, BindingID: a.BindingID}
+	var done delivery.ClaimsResolved
 	p.run(w.planOperation(false), func() error {
+		done = delivery.ClaimsResolved{Epoch: a.Epoch, PodUID: a.PodUID, BindingID: a.BindingID}
+		letters = nil
 		for _, ref := range a.Refs {
-			switch _, status := w.store.lookup(ref); status {
-			case queue.StatusDeadLettered:
+			switch _, status := w.store.lookup(ref); {
+			case status == queue.StatusDeadLettered:
 				letters = append(letters, ref)
-			case queue.StatusStored:
-			default:
+			case tried[ref] && (status == "" || status == queue.StatusConfirmed):
+				done.Ended, done.Confirmed = append(done.Ended, ref), append(done.Confirmed, ref)
+			case status != queue.StatusStored:
 				done.Ended = append(done.Ended, ref)
 			}
 		}
@@ -177,12 +183,20 @@ func (p *producer) resolve(a delivery.ResolveClaims) {
 		w.ledger.applied(p, a.Epoch, batch, result, err)
 		if err == nil {
 			w.counts.LettersClaimed += uint64(len(letters))
-			done.Ended, done.Confirmed = append(done.Ended, letters...), letters
+			done.Ended, done.Confirmed = append(done.Ended, letters...), append(done.Confirmed, letters...)
 		}
 		return err
 	}, func(err error) {
+		definite := err == nil || errors.Is(err, queue.ErrFenced) || errors.Is(err, queue.ErrConflict)
+		for _, ref := range letters {
+			tried[ref] = true
+		}
+		if !definite && len(tried) > 0 {
+			w.plan(100*time.Millisecond+w.upTo(time.Second), func() { p.receive(func() { p.resolveAgain(a, tried) }) })
+			return
+		}
 		if err != nil {
-			done.Ended, done.Confirmed = nil, nil
+			done = delivery.ClaimsResolved{Epoch: a.Epoch, PodUID: a.PodUID, BindingID: a.BindingID}
 		}
 		p.take(done)
 	})

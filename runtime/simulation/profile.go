@@ -157,6 +157,20 @@ var Profiles = []Profile{
 		},
 	},
 	{
+		// Producers that take the queue from each other because its errors hide that they were replaced, while people change their minds.
+		Name: "rival writers", Jobs: [2]int{5, 15}, Workers: [2]int{1, 3}, Submitters: [2]int{1, 3}, Storm: 2 * time.Minute,
+		FaultEvery: 700 * time.Millisecond, Network: calmNetwork, Overlap: 0.6, Odd: 0.05,
+		Handler: handlerFaults{nack: 0.4, reject: 0.1, mean: 100 * time.Millisecond},
+		Queue:   queueFaults{before: 0.3, after: 0.1, hang: 0.05, slow: 0.1, latency: 20 * time.Millisecond, late: 20 * time.Second},
+		Chaos: []weighted{
+			{Redriven, 12}, {DeadLetterDropped, 3}, {Takeover, 4}, {ProducerPaused, 5}, {SubmitterCrashed, 3}, {Resubmitted, 2}, {StreamCut, 3},
+		},
+		tune: func(rng *rand.Rand, t *tunables) {
+			t.controller.MaxAttempts, t.controller.QueueAttempts = pick(rng, 1, 1, 2), 1
+			t.controller.BackoffInitial, t.controller.BackoffMax = 50*time.Millisecond, 200*time.Millisecond
+		},
+	},
+	{
 		// Workers that pull from two or three flows, whose jobs bear the same ids, with a producer and a queue of their own each.
 		Name: "several flows", Jobs: [2]int{8, 30}, Workers: [2]int{1, 4}, Submitters: [2]int{1, 1}, Flows: [2]int{2, 3},
 		Storm: 40 * time.Second, FaultEvery: 1500 * time.Millisecond, Network: calmNetwork, Queue: quickQueue, Drift: 10_000,
@@ -165,11 +179,11 @@ var Profiles = []Profile{
 	},
 	{
 		// The queue is away for longer than it remembers settled ids, and forgets them as soon as it is back.
-		Name: "short memory", Jobs: [2]int{10, 40}, Workers: [2]int{1, 3}, Submitters: [2]int{1, 3}, Storm: 3 * time.Minute,
-		FaultEvery: 6 * time.Second, Network: roughNetwork, Handler: goodHandler, Odd: 0.1, Drift: 10_000, Compact: time.Second,
-		Queue: queueFaults{before: 0.03, after: 0.1, hang: 0.05, slow: 0.05, latency: 10 * time.Millisecond, late: 30 * time.Second},
+		Name: "short memory", Jobs: [2]int{5, 20}, Workers: [2]int{1, 3}, Submitters: [2]int{1, 3}, Storm: 2 * time.Minute,
+		FaultEvery: 1500 * time.Millisecond, Network: roughNetwork, Handler: goodHandler, Odd: 0.1, Drift: 10_000, Compact: 500 * time.Millisecond,
+		Queue: queueFaults{before: 0.05, after: 0.1, hang: 0.1, slow: 0.05, latency: 10 * time.Millisecond, late: 30 * time.Second},
 		Chaos: []weighted{
-			{LongOutage, 3}, {Resubmitted, 8}, {SubmitterCrashed, 4}, {ProducerCrashed, 2}, {ProducerCrashedMidStep, 2}, {Takeover, 1},
+			{LongOutage, 1}, {Resubmitted, 30}, {SubmitterCrashed, 2}, {ProducerCrashed, 2}, {ProducerCrashedMidStep, 2}, {Takeover, 1},
 			{SidecarCrashed, 1}, {StreamCut, 2},
 		},
 	},
