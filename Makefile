@@ -115,8 +115,9 @@ sweep: ## Run SEEDS more seeds of the simulator and record them in docs/results/
 	@go run ./runtime/simulation/cmd/sim -seeds $(SEEDS) -record docs/results/seeds.md -commit $$(git rev-parse --short=12 HEAD)
 
 .PHONY: mutants
-mutants: ## Plant deliberate bugs in copies of the machines and see that each is found (N=n for some of them, ONLY=nnn,nnn)
-	@go run ./runtime/simulation/cmd/mutants $(if $(N),-n $(N)) $(if $(ONLY),-only $(ONLY))
+mutants: ## Plant deliberate bugs in copies of the machines and see that each is found (N=n for some of them, ONLY=nnn,nnn, RECORD=1)
+	@go run ./runtime/simulation/cmd/mutants $(if $(N),-n $(N)) $(if $(ONLY),-only $(ONLY)) \
+		$(if $(RECORD),-record docs/results/mutants.md -commit $$(git rev-parse --short=12 HEAD))
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer in turn (TIME=30s for each, FOCUS=regexp)

@@ -39,8 +39,10 @@ func (w *flow) decide(f Fault) {
 	switch f {
 	case Redriven:
 		d.becomes = queue.StatusStored
-		d.commit = func(d *decision) (err error) {
-			if d.row, err = w.store.redrive(d.epoch, d.ref); err == nil {
+		d.commit = func(d *decision) error {
+			row, err := w.store.redrive(d.epoch, d.ref)
+			if err == nil {
+				d.row = row // a try beside this one may find nothing any more
 				w.count(Redriven)
 				w.note("queue", "a person re-drives %v", d.ref)
 				w.ledger.redriven(w.ledger.bySeq[d.ref.StoreSeq])

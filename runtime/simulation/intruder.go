@@ -151,24 +151,23 @@ func (i *intruder) heldAs(outcome protocol.Outcome) []protocol.Settlement {
 	return all
 }
 
-// wrongSettlements name a right sequence with a wrong id or attempt, or nothing that exists.
+// wrongSettlements name a right sequence with a wrong id, a wrong attempt and a wrong outcome, or nothing that exists.
 func (i *intruder) wrongSettlements(seq int64) []protocol.Settlement {
 	wrong := protocol.Settlement{WorkerSeq: seq, MessageID: "nobody", Attempt: 1, Outcome: protocol.Confirmed}
-	if len(i.held) > 0 {
-		d := i.held[i.w.rng.IntN(len(i.held))]
-		wrong = protocol.Settlement{WorkerSeq: d.WorkerSeq, MessageID: d.Job.MessageID, Attempt: d.Attempt, Outcome: protocol.Confirmed}
-		switch i.w.rng.IntN(4) {
-		case 0:
-			wrong.MessageID += "x"
-		case 1:
-			wrong.Attempt++
-		case 2:
-			wrong.WorkerSeq += 1000
-		default:
-			wrong.Outcome = pick[protocol.Outcome](i.w.rng, 0, 99, -1)
-		}
+	if len(i.held) == 0 {
+		return []protocol.Settlement{wrong, wrong}
 	}
-	return []protocol.Settlement{wrong, wrong}
+	d := i.held[i.w.rng.IntN(len(i.held))]
+	right := protocol.Settlement{WorkerSeq: d.WorkerSeq, MessageID: d.Job.MessageID, Attempt: d.Attempt, Outcome: protocol.Confirmed}
+	if i.w.rng.IntN(4) == 0 {
+		right.WorkerSeq += 1000
+		return []protocol.Settlement{right, right}
+	}
+	id, attempt, outcome := right, right, right
+	id.MessageID += "x"
+	attempt.Attempt++
+	outcome.Outcome = pick[protocol.Outcome](i.w.rng, 0, 99, -1)
+	return []protocol.Settlement{id, attempt, outcome}
 }
 
 // someRef is the binding of another worker with a guessed secret, or an old or invented one.
