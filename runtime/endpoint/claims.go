@@ -58,7 +58,7 @@ func (p *Producer) resolveOnce(a delivery.ResolveClaims, tried map[queue.JobRef]
 	case err == nil:
 		event.Confirmed, event.Ended = append(event.Confirmed, letters...), append(event.Ended, letters...)
 		return event, doubt
-	case errors.Is(err, queue.ErrFenced) || errors.Is(err, queue.ErrConflict):
+	case errors.Is(err, queue.ErrFenced), errors.Is(err, queue.ErrConflict), errors.Is(err, queue.ErrUnsupportedFormat):
 		return event, false
 	default:
 		for _, ref := range letters {

@@ -555,6 +555,12 @@ func (v *controllerView) bound(conn delivery.ConnID, m protocol.RegistrationAck)
 	case m.NextSeq <= b.taken || m.NextSeq > b.sent+1:
 		v.w.violate("I-3", "%s re-opens binding %s at %d, it has sent %d", v.p.name, m.BindingID, m.NextSeq, b.sent)
 	}
+	for seq := b.taken + 1; seq < m.NextSeq; seq++ { // what a claim completed while its worker had no stream
+		if d := b.deliveries[seq]; d != nil && !d.heard && v.proven[d.ref.StoreSeq] {
+			d.heard = true
+			b.heard++
+		}
+	}
 	b.conn = conn
 	b.window = max(b.window, m.Window)
 	b.beat, b.heartbeat = v.clock(), max(b.heartbeat, m.Heartbeat)

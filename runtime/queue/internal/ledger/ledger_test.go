@@ -93,3 +93,25 @@ func TestCutText(t *testing.T) {
 		}
 	}
 }
+
+// A tombstone is kept for the whole window, to the nanosecond, and not longer.
+func TestExpired(t *testing.T) {
+	since := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	tombstone := Entry{Status: Confirmed, Accepted: true, Since: since}
+	for _, c := range []struct {
+		name  string
+		entry Entry
+		after time.Duration
+		want  bool
+	}{
+		{"just before the end of the window", tombstone, time.Hour - 1, false},
+		{"at the end of the window", tombstone, time.Hour, true},
+		{"after it", tombstone, time.Hour + 1, true},
+		{"never accepted", Entry{Status: Confirmed, Since: since}, 2 * time.Hour, false},
+		{"not settled", Entry{Status: DeadLettered, Accepted: true, Since: since}, 2 * time.Hour, false},
+	} {
+		if got := c.entry.Expired(since.Add(c.after), time.Hour); got != c.want {
+			t.Errorf("%s: expired %v, want %v", c.name, got, c.want)
+		}
+	}
+}

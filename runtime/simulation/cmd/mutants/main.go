@@ -93,11 +93,30 @@ func run(ctx context.Context, a arguments) (failed bool, err error) {
 	}
 	took := time.Since(began).Round(time.Second)
 	fmt.Printf("found %d of %d planted, %d of them by the simulator (%d in all) in %v\n", found, len(chosen), bySimulator, len(all), took)
-	if highest == 0 {
-		return failed, nil
+	clean, err := baselineTests(ctx, root, chosen)
+	if failed = failed || !clean; highest == 0 || err != nil {
+		return failed, err
 	}
-	clean, err := baseline(ctx, root, highest)
+	clean, err = baseline(ctx, root, highest)
 	return failed || !clean, err
+}
+
+// baselineTests runs the tests that mutants name in the code as it is: a test that fails there as well has found nothing.
+func baselineTests(ctx context.Context, root string, mutants []mutant) (clean bool, err error) {
+	tried := map[string]bool{}
+	for _, m := range mutants {
+		name := strings.Join(m.tests, " ")
+		if name == "" || tried[name] {
+			continue
+		}
+		tried[name] = true
+		if v := m.test(ctx, root, ""); v.err != nil || v.found {
+			fmt.Printf("without a mutant, %s: %v\n", name, v)
+			return false, v.err
+		}
+		fmt.Printf("without a mutant, %s passes\n", name)
+	}
+	return true, nil
 }
 
 // baseline runs the machines as they are through the seeds that found mutants.

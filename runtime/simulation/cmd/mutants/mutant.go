@@ -208,9 +208,13 @@ func simulate(ctx context.Context, binary string, seeds uint64) verdict {
 
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// test runs the tests that must find the mutant.
+// test runs the tests that must find the mutant; without an overlay, in the code as it is.
 func (m mutant) test(ctx context.Context, root, overlay string) verdict {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-overlay", overlay}, m.tests...)...)
+	arguments := []string{"test"}
+	if overlay != "" {
+		arguments = append(arguments, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(arguments, m.tests...)...)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	failed := failedTest.FindAllSubmatch(out, -1)
@@ -221,9 +225,16 @@ func (m mutant) test(ctx context.Context, root, overlay string) verdict {
 		return verdict{err: fmt.Errorf("it does not compile: %s", bytes.TrimSpace(out))}
 	case len(failed) == 0:
 		return verdict{err: fmt.Errorf("testing: %w: %s", err, lastLine(out))}
-	default:
-		return verdict{found: true, by: string(failed[len(failed)-1][1])}
 	}
+	first := string(failed[0][1])
+	for _, next := range failed[1:] { // a test comes before its parts
+		if name := string(next[1]); strings.HasPrefix(name, first+"/") {
+			first = name
+		} else {
+			break
+		}
+	}
+	return verdict{found: true, by: first}
 }
 
 func lastLine(out []byte) string {
