@@ -75,7 +75,7 @@ func exchange(t *testing.T, path string, raw []byte) []byte {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil { //nolint:forbidigo // an I/O deadline
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	var answer bytes.Buffer

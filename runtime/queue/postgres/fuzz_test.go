@@ -46,8 +46,26 @@ func (r fuzzedRow) Scan(targets ...any) error {
 	return nil
 }
 
+// A row that counts below zero is a conflict, also under a right checksum: its job would never run out of attempts. Found by FuzzScanEntry.
+func TestNegativeCountsAreAConflict(t *testing.T) {
+	for name, counts := range map[string][3]int64{"attempts": {-1, 0, 7}, "uncounted": {0, -12, 7}, "payload": {0, 0, -7}} {
+		row := fuzzedRow{values: []any{
+			int64(1), int16(ledger.Stored), true, counts[0], counts[1], int(counts[2]), int64(0), (*int64)(nil), int64(0), []byte("id"),
+			make([]byte, len(queue.Digest{})), []byte(nil),
+		}}
+		e, _, err := readEntry(row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row.values[8] = checksum(e)
+		if e, err := scanEntry(row); !errors.Is(err, queue.ErrConflict) {
+			t.Errorf("%s: %+v, error %v", name, e, err)
+		}
+	}
+}
+
 // FuzzScanEntry reads any row of the table of entries, under its own checksum and a right one: it is a conflict, or an entry that can be
-// (B-043).
+// (G-122).
 func FuzzScanEntry(f *testing.F) {
 	digest := make([]byte, len(queue.Digest{}))
 	f.Add(int64(1), int16(ledger.Stored), true, int64(0), int64(0), 7, int64(0), int64(0), false, []byte("id"), digest, []byte(""))

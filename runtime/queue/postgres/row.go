@@ -21,7 +21,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // scanEntry reads the columns of entryOfJob and checks all that one row can tell by itself.
 func scanEntry(row pgx.CollectableRow) (ledger.Entry, error) {
 	e, sum, err := readEntry(row)
-	if err == nil && (sum != checksum(e) || e.StoreSeq < 1 || e.MessageID == "" || e.Settled() != (e.PayloadBytes == 0)) {
+	if err == nil && (sum != checksum(e) || e.StoreSeq < 1 || e.MessageID == "" || e.Settled() != (e.PayloadBytes == 0) ||
+		min(e.Attempts, e.Uncounted, e.PayloadBytes) < 0) {
 		err = fmt.Errorf("%w: the row of sequence %d is damaged", queue.ErrConflict, e.StoreSeq)
 	}
 	return e, err
