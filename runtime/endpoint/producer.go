@@ -110,6 +110,7 @@ type Producer struct {
 	format      uint64
 	desk        *desk
 	workers     map[delivery.ConnID]*transport.Outbox[protocol.ToWorker]
+	podStreams  podStreams
 	producers   map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]
 	waiters     waiters
 	ages        ages
@@ -120,18 +121,19 @@ type Producer struct {
 func NewProducer(options ProducerOptions) *Producer {
 	options.setDefaults()
 	p := &Producer{
-		options:   options,
-		log:       options.Log,
-		loop:      newLoop(options.Clock),
-		lane:      newLane(),
-		penalties: transport.NewPenalties(options.Clock.Now),
-		config:    options.Config,
-		intake:    options.Intake,
-		workers:   map[delivery.ConnID]*transport.Outbox[protocol.ToWorker]{},
-		producers: map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]{},
-		waiters:   waiters{},
-		failures:  stageCounter{},
-		deciding:  map[queue.JobRef]bool{},
+		options:    options,
+		log:        options.Log,
+		loop:       newLoop(options.Clock),
+		lane:       newLane(),
+		penalties:  transport.NewPenalties(options.Clock.Now),
+		config:     options.Config,
+		intake:     options.Intake,
+		workers:    map[delivery.ConnID]*transport.Outbox[protocol.ToWorker]{},
+		podStreams: podStreams{},
+		producers:  map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]{},
+		waiters:    waiters{},
+		failures:   stageCounter{},
+		deciding:   map[queue.JobRef]bool{},
 	}
 	p.desk = newDesk(p)
 	p.SetOperationTimeout(options.OperationTimeout)

@@ -44,7 +44,7 @@ func (s service) Pull(stream pb.WorkPulling_PullServer) error {
 	if !p.loop.post(func() { p.attachWorker(conn, worker, out) }) {
 		return status.Error(codes.Unavailable, "the producer is stopping")
 	}
-	defer p.loop.post(func() { p.detachWorker(conn) })
+	defer p.loop.post(func() { p.detachWorker(conn, worker.PodUID) })
 	return serve(stream.Context(), out,
 		func(message protocol.ToWorker) error { return sendToWorker(stream, message) },
 		func() error { return s.receiveWorker(stream, conn, worker) })
@@ -162,12 +162,14 @@ func (p *Producer) attachWorker(conn delivery.ConnID, worker delivery.Worker, ou
 		return
 	}
 	p.workers[conn] = out
+	p.podStreams.add(worker.PodUID, podStream{conn, out})
 	if p.failure == nil {
 		p.step(delivery.WorkerConnected{Conn: conn, Worker: worker})
 	}
 }
 
-func (p *Producer) detachWorker(conn delivery.ConnID) {
+func (p *Producer) detachWorker(conn delivery.ConnID, podUID string) {
+	p.podStreams.remove(podUID, conn)
 	delete(p.workers, conn)
 	p.step(delivery.WorkerDisconnected{Conn: conn})
 }
