@@ -167,6 +167,13 @@ func (c *container) goOn(p *process, at int) error {
 	return p.signal(syscall.SIGCONT)
 }
 
+// held says whether the program is paused.
+func (c *container) held() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.process != nil && c.process.holds > 0
+}
+
 // stop ends the program for good.
 func (c *container) stop() error {
 	c.mu.Lock()

@@ -63,12 +63,15 @@ func TestPausesThatOverlapEndWithTheLast(t *testing.T) {
 	transporttest.Eventually(t, "it stands still", in("T"))
 	close(short)
 	transporttest.Eventually(t, "one is over", ended(1))
-	if !in("T")() {
+	if !in("T")() || !c.held() {
 		t.Error("it goes on before the second pause is over")
 	}
 	close(long)
 	pauses.Wait()
 	transporttest.Eventually(t, "it goes on", in("S"))
+	if c.held() {
+		t.Error("it is paused still")
+	}
 }
 
 func TestAKilledContainerStaysDownUntilItIsWantedBack(t *testing.T) {

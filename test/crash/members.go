@@ -64,7 +64,7 @@ func (c *Chaos) hitMember(ctx context.Context, f Fault) (bool, error) {
 	case KillActive:
 		return active.sidecar.kill()
 	case KillStandby:
-		others := slices.DeleteFunc(c.Bed.Node.podsOf(v1alpha1.RoleProducer), func(p *pod) bool { return p == active })
+		others := slices.DeleteFunc(c.Bed.Node.podsOf(v1alpha1.RoleProducer), func(p *pod) bool { return p == active || p.sidecar.held() })
 		if len(others) == 0 {
 			return false, nil
 		}
