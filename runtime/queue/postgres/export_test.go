@@ -24,7 +24,6 @@ func JobPath(q *Queue) map[string]Statement {
 		"delete jobs":    {q.sql.deleteJobs, []any{q.flow, seqs}},
 		"compact":        {q.sql.deleteSettled, []any{q.flow, int64(0), 100}},
 		"read jobs":      {q.sql.readJobs, []any{q.flow, seqs}},
-		"lookup":         {q.sql.lookup, []any{q.flow, []byte("a")}},
 		"dead letters":   {q.sql.deadLetters, []any{q.flow, int64(0), 100}},
 		"update jobs":    {q.sql.updateJobs, []any{q.flow, seqs, []int16{1, 1, 1}, []bool{true, true, true}, seqs, seqs, seqs, seqs, [][]byte{{1}, {2}, {3}}}},
 		"update settled": {q.sql.updateSettled, []any{q.flow, seqs, []bool{true, true, true}, seqs, seqs}},

@@ -36,7 +36,7 @@ func (q *Queue) ReadJobs(ctx context.Context, seqs []int64) ([]protocol.Job, err
 
 // Lookup implements queue.WorkQueue. The server shows nothing that is not flushed.
 func (q *Queue) Lookup(ctx context.Context, messageID string) (queue.JobState, bool, error) {
-	found, err := collect(ctx, q, scanEntry, q.sql.lookup, q.flow, []byte(messageID))
+	found, err := collect(ctx, q, scanEntry, q.sql.byID, q.flow, [][]byte{[]byte(messageID)})
 	if err != nil || len(found) == 0 {
 		return queue.JobState{}, false, err
 	}
