@@ -2,6 +2,8 @@ package endpoint
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,15 +35,19 @@ func (l *lane) end() {
 	l.running.Wait()
 }
 
-// operate runs one operation with its deadline and feeds the event that it returns to the Controller.
+// operate runs one operation with its deadline, none for 0, and feeds the event that it returns to the Controller.
 func (p *Producer) operate(timeout time.Duration, write bool, operation func(context.Context) (delivery.Event, func())) {
 	if write {
 		p.lane.writes.Add(1)
 	}
 	incarnation := p.incarnation
 	p.lane.running.Go(func() {
-		ctx, cancel := context.WithTimeout(p.lane.base, timeout)
-		defer cancel()
+		ctx := p.lane.base
+		if timeout > 0 {
+			limited, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			ctx = limited
+		}
 		event, before := operation(ctx)
 		p.loop.post(func() {
 			if write {
@@ -58,13 +64,30 @@ func (p *Producer) operate(timeout time.Duration, write bool, operation func(con
 	})
 }
 
+// errStalled says that a load came to nothing for too long.
+var errStalled = errors.New("the queue gives no more rows")
+
+// loadPart is how many rows renew a load's deadline: a long backlog takes long, also at a good pace.
+const loadPart = 1000
+
 func (p *Producer) load(a delivery.LoadQueue) {
-	p.operate(10*p.operationTimeout(), true, func(ctx context.Context) (delivery.Event, func()) {
+	p.operate(0, true, func(ctx context.Context) (delivery.Event, func()) {
+		patience := 10 * p.operationTimeout()
+		ctx, cancel := context.WithCancelCause(ctx)
+		stall := time.AfterFunc(patience, func() { cancel(errStalled) })
+		defer stall.Stop()
+		defer cancel(nil)
 		var rows []queue.Row
 		state, epoch, err := p.options.Queue.Load(ctx, p.options.Owner, func(row queue.Row) error {
 			rows = append(rows, row)
+			if len(rows)%loadPart == 0 {
+				stall.Reset(patience)
+			}
 			return ctx.Err()
 		})
+		if err != nil && errors.Is(context.Cause(ctx), errStalled) {
+			err = fmt.Errorf("%w, for %s: %w", errStalled, patience, err)
+		}
 		return delivery.Loaded{Op: a.Op, Epoch: epoch, State: state, Rows: rows, Err: err}, func() {
 			if err != nil {
 				return

@@ -22,7 +22,8 @@ type ProducerOptions struct {
 	// Owner is recorded with the epoch, for people and forwarding.
 	Owner string
 	Log   logr.Logger
-	// OperationTimeout bounds each operation of the durable lane (10 s); a load may take ten times that.
+	// OperationTimeout bounds each operation of the durable lane (10 s); a load may take ten times that for each
+	// thousand of its rows.
 	OperationTimeout time.Duration
 	// Intake is what the flow does at first; the zero value neither accepts nor dispatches.
 	Intake delivery.SetIntake
