@@ -162,6 +162,7 @@ func (p *producer) resolveAgain(a delivery.ResolveClaims, tried map[queue.JobRef
 	w := p.w
 	var letters []queue.JobRef
 	var done delivery.ClaimsResolved
+	answered := false // one answer a try, and one try at a time
 	p.run(w.planOperation(false), func() error {
 		done = delivery.ClaimsResolved{Epoch: a.Epoch, PodUID: a.PodUID, BindingID: a.BindingID}
 		letters = nil
@@ -187,6 +188,10 @@ func (p *producer) resolveAgain(a delivery.ResolveClaims, tried map[queue.JobRef
 		}
 		return err
 	}, func(err error) {
+		if answered {
+			return
+		}
+		answered = true
 		definite := err == nil || errors.Is(err, queue.ErrFenced) || errors.Is(err, queue.ErrConflict)
 		for _, ref := range letters {
 			tried[ref] = true

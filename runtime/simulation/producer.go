@@ -252,7 +252,8 @@ func (p *producer) crash(f Fault) {
 	if wasActive { // an older one beside it has lost the queue, although it may not know
 		successor := p.w.active()
 		p.w.plan(100*time.Millisecond+p.w.someTime(time.Second), func() {
-			if p.w.active() == successor {
+			// When the storm is over, the one that is left stays the only one.
+			if p.w.active() == successor && (successor == nil || !p.w.healing) {
 				p.w.bootProducer()
 			}
 		})
