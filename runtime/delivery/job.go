@@ -51,5 +51,11 @@ func (j *job) pending() bool { return j.place == waiting || j.place == fetching 
 
 func (j *job) loaded() bool { return j.body.Payload != nil }
 
-// attempt is the number of the next or current try.
-func (j *job) attempt() int { return int(j.attempts) + 1 }
+// attempt is the number of the next or current try. The one that rejected the job is counted, and stays the current one until the dead
+// letter is written.
+func (j *job) attempt() int {
+	if j.place == settling && j.dead {
+		return int(j.attempts)
+	}
+	return int(j.attempts) + 1
+}

@@ -179,3 +179,18 @@ func TestReloadedConfirmsAreNotLost(t *testing.T) {
 	w.equal("confirmed", w.ctl.Stats().Confirmed, 2)
 	w.equal("order", a.order, []string{"1", "new"})
 }
+
+// Until a rejected job's dead letter is written, the try that rejected it is the current one: a repeat of its word is known as one.
+func TestRejectedJobKeepsItsAttemptUntilItIsWritten(t *testing.T) {
+	w, a, _ := withJobs(t, 1, nil)
+	w.holdApply = true
+	a.finish("1", protocol.Rejected)
+	w.equal("attempt", w.ctl.jobs["1"].attempt(), 1)
+	a.inject(protocol.Ack{BindingRef: a.ref(), StartedSeq: 1, Settlements: []protocol.Settlement{
+		{WorkerSeq: 1, MessageID: "1", Attempt: 1, Outcome: protocol.Rejected},
+	}})
+	w.equal("dropped", w.ctl.Stats().Dropped, map[string]uint64{"settlement-repeated": 1})
+	w.release()
+	w.run()
+	w.equal("dead letters", w.ctl.Stats().DeadLetters, 1)
+}
