@@ -101,10 +101,16 @@ func (v *controllerView) checkGuards(b *bindingView, ref queue.JobRef) {
 		return
 	}
 	for _, g := range v.guards[ref.StoreSeq] {
-		if g.sidecar.pod.uid != b.incarnation.PodUID && g.holds(v.w, ref) {
+		if g.sidecar.pod.uid != b.incarnation.PodUID && g.holds(v.w, ref) && !v.replaced(g.sidecar) {
 			v.w.violate("re-run", "%s dispatches %v to %s, %s of %s has it", v.p.name, ref, b.incarnation.PodUID, g.sidecar.name, g.sidecar.pod.name)
 		}
 	}
+}
+
+// replaced reports whether another process of its pod was bound here. A pod that has registered is back, even by a registration that a
+// dead process has left behind: nobody can tell that from a process that was started since.
+func (v *controllerView) replaced(s *sidecar) bool {
+	return slices.ContainsFunc(v.processes[s.pod.uid], func(boot string) bool { return boot != s.name })
 }
 
 // claimed notes what a registration proves.
