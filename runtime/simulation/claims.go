@@ -67,6 +67,9 @@ func (v *controllerView) guardJobs(e delivery.Loaded) {
 		return
 	}
 	for _, row := range e.Rows {
+		if v.lost[row.MessageID] > 0 { // a claim that waited for the load: its job starts again at once
+			continue
+		}
 		f := v.w.ledger.bySeq[row.StoreSeq]
 		for _, pod := range v.w.pods {
 			s := pod.sidecar
