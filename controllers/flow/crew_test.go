@@ -105,6 +105,12 @@ func TestCrew(t *testing.T) {
 			}, queue,
 			want{map[string]string{ready: "False/StoreUnavailable", queue: "False/StoreUnavailable"}, "connection refused; look after the database", v1alpha1.ProducerStatus{ActivePod: "p-1", ReadyStandbys: ptr.To[int32](2)}},
 		},
+		"the owner cannot load it again": {
+			crewed(), func(o *observation) {
+				o.stats.Stats.State, o.stats.Stats.QueueAvailable, o.stats.Stats.QueueMessage = "Loading", false, "connection refused"
+			}, queue,
+			want{map[string]string{ready: "False/StoreUnavailable", queue: "False/StoreUnavailable"}, "cannot be loaded: connection refused; look after", v1alpha1.ProducerStatus{ActivePod: "p-1", ReadyStandbys: ptr.To[int32](2)}},
+		},
 		"a changed Secret does not work": {
 			crewed(), func(o *observation) { o.stats.Stats.QueueMessage = "the one before is still in use" }, queue,
 			want{map[string]string{ready: "True/Serving", queue: "True/QueueReady"}, "the one before is still in use", v1alpha1.ProducerStatus{ActivePod: "p-1", ReadyStandbys: ptr.To[int32](2)}},

@@ -32,6 +32,8 @@ func (o *observation) queueAvailable(producer conditions.Condition, a applied) c
 		return conditions.Unknown(kind, producer.Reason, "")
 	case !o.stats.Connected:
 		return conditions.Unknown(kind, producer.Reason, "not known before the producer reports")
+	case s.State == "Loading" && !s.QueueAvailable:
+		return conditions.False(kind, v1alpha1.ReasonStoreUnavailable, "the queue cannot be loaded: "+s.QueueMessage+o.databaseHint())
 	case s.State == "Loading":
 		return conditions.False(kind, v1alpha1.ReasonQueueLoading, "the producer loads the queue")
 	case !s.QueueAvailable:
