@@ -541,9 +541,17 @@ func (w *fuzzedController) nonsense() {
 	case 2:
 		w.step(ProducerDetached{Conn: ConnID(s.below(3))})
 	case 3:
-		w.step(Applied{Op: OpID(s.below(30)), Result: queue.Result{Cursor: s.number()}})
+		op := OpID(s.below(30))
+		if w.apply != nil && w.apply.Op == op {
+			w.apply = nil // this was the answer
+		}
+		w.step(Applied{Op: op, Result: queue.Result{Cursor: s.number()}})
 	case 4:
-		w.step(JobsRead{Op: OpID(s.below(30)), Jobs: make([]protocol.Job, s.below(3))})
+		op := OpID(s.below(30))
+		if w.read != nil && w.read.Op == op {
+			w.read = nil
+		}
+		w.step(JobsRead{Op: op, Jobs: make([]protocol.Job, s.below(3))})
 	case 5:
 		w.rows++ // as if a person had put one back; a job of that id that is stored anew says that this one has ended
 		w.said[queue.JobRef{MessageID: "j0", StoreSeq: 1}] = true
