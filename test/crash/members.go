@@ -82,7 +82,7 @@ func (c *Chaos) fence(ctx context.Context, p *pod, longer time.Duration) (bool, 
 	life, _ := p.sidecar.running()
 	before, err := c.Bed.metric(p, "workpulling_flow_member_fenced_total")
 	if err != nil {
-		return false, nil //nolint:nilerr // it was killed meanwhile
+		return false, nil // it was killed meanwhile
 	}
 	over, goOn := context.WithCancel(ctx)
 	defer goOn()

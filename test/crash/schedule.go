@@ -23,8 +23,10 @@ const (
 	KillOperator        Kind = "SIGKILL of the operator"
 	KillEverything      Kind = "SIGKILL of every sidecar and app at once"
 	KillEveryWorkerOnce Kind = "SIGKILL of every worker's sidecar at once"
+)
 
-	// Where producers share a queue.
+// The kinds of faults where producers share a queue.
+const (
 	KillActive   Kind = "SIGKILL of the active producer"
 	KillStandby  Kind = "SIGKILL of a producer that stands by"
 	FenceActive  Kind = "SIGSTOP of the active producer beyond a takeover"

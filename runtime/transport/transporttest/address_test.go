@@ -19,6 +19,6 @@ func TestFindPort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer listener.Close()
+		t.Cleanup(func() { listener.Close() })
 	}
 }
