@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -25,17 +26,13 @@ func Hang(q *Queue) (release func()) {
 
 // SetGate runs gate before each commit; its error is that of the commit.
 func SetGate(q *Queue, gate func() error) {
-	q.writing <- struct{}{}
+	_ = q.lane.Hold(context.Background())
 	q.gate = gate
-	<-q.writing
+	q.lane.Release()
 }
 
 // Waiting is how many operations wait for a commit that has not started.
-func Waiting(q *Queue) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.pending)
-}
+func Waiting(q *Queue) int { return q.lane.Waiting() }
 
 // SetFormat pretends that another build wrote the file.
 func SetFormat(tx *bolt.Tx, format uint64) error {

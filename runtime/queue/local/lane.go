@@ -8,91 +8,16 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/internal/lane"
 )
 
-// maxGroupBytes bounds the payloads of one shared commit; a single larger batch is a group of its own.
-const maxGroupBytes = 16 << 20
+// deed is what one operation does in a transaction.
+type deed = func(t *table, now time.Time) error
 
-// operation is one write that waits for its place in a commit. Nothing in it belongs to the caller.
-type operation struct {
-	ctx   context.Context
-	epoch queue.Epoch
-	bytes int
-	deed  func(t *table, now time.Time) error
-	done  chan error // buffered: the answer never waits for a caller that gave up
-}
+type operation = lane.Operation[deed]
 
-// write hands a deed to the next commit and waits for its end or the context's. After the context's end the deed may still
-// happen, so its results may be read only if write returns nil.
-func (q *Queue) write(ctx context.Context, epoch queue.Epoch, bytes int, deed func(t *table, now time.Time) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	op := &operation{ctx: ctx, epoch: epoch, bytes: bytes, deed: deed, done: make(chan error, 1)}
-	if err := q.enqueue(op); err != nil {
-		return err
-	}
-	select {
-	case err := <-op.done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (q *Queue) enqueue(op *operation) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return errClosed
-	}
-	q.pending = append(q.pending, op)
-	if !q.running {
-		q.running = true
-		q.flusher.Go(q.flush)
-	}
-	return nil
-}
-
-// flush commits what is pending, group by group, until nothing is. Operations gather while the disk is busy: the slower it is,
-// the larger the groups.
-func (q *Queue) flush() {
-	for {
-		q.writing <- struct{}{}
-		group := q.takeGroup()
-		if group != nil {
-			q.commit(group)
-		}
-		<-q.writing
-		if group == nil {
-			return
-		}
-	}
-}
-
-// takeGroup takes the head of the line; with nothing in it, it ends the flusher.
-func (q *Queue) takeGroup() []*operation {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n, bytes := 0, 0
-	for n < len(q.pending) && (n == 0 || bytes+q.pending[n].bytes <= maxGroupBytes) {
-		bytes += q.pending[n].bytes
-		n++
-	}
-	group := q.pending[:n:n]
-	q.pending = q.pending[n:]
-	if n == 0 {
-		q.running, q.pending, group = false, nil, nil
-	}
-	return group
-}
-
-func (q *Queue) takeAll() []*operation {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	all := q.pending
-	q.pending = nil
-	return all
+func (q *Queue) write(ctx context.Context, epoch queue.Epoch, bytes int, do deed) error {
+	return q.lane.Do(&operation{Ctx: ctx, Epoch: epoch, Bytes: bytes, Deed: do})
 }
 
 // commit runs a group in one transaction. If that fails, nothing that was said inside it counts, not even a refusal: it may have
@@ -102,8 +27,8 @@ func (q *Queue) commit(group []*operation) {
 	errs := make([]error, len(group))
 	failure := q.update(func(t *table) {
 		for i, op := range group {
-			if errs[i] = op.ctx.Err(); errs[i] == nil {
-				errs[i] = op.run(t, q.clock())
+			if errs[i] = op.Ctx.Err(); errs[i] == nil {
+				errs[i] = run(op, t, q.clock())
 			}
 		}
 	})
@@ -117,18 +42,18 @@ func (q *Queue) commit(group []*operation) {
 		if failure != nil {
 			errs[i] = failure
 		}
-		op.done <- errs[i]
+		op.End(errs[i])
 	}
 }
 
-func (op *operation) run(t *table, now time.Time) error {
-	if op.epoch == 0 || op.epoch != t.state.epoch {
-		return fmt.Errorf("%w: epoch %d, the newest is %d", queue.ErrFenced, op.epoch, t.state.epoch)
+func run(op *operation, t *table, now time.Time) error {
+	if op.Epoch == 0 || op.Epoch != t.state.epoch {
+		return fmt.Errorf("%w: epoch %d, the newest is %d", queue.ErrFenced, op.Epoch, t.state.epoch)
 	}
-	return op.deed(t, now)
+	return op.Deed(t, now)
 }
 
-// update is one transaction; it is committed only if something changed. The caller holds the semaphore.
+// update is one transaction; it is committed only if something changed. The caller holds the lane.
 func (q *Queue) update(deeds func(*table)) error {
 	return guarded(func() error {
 		tx, err := q.db.Begin(true)

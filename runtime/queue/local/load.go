@@ -16,27 +16,14 @@ const loadChunk = 1024
 // Load implements queue.WorkQueue. No commit happens between the first row and the new epoch, and the rows are checked against
 // the index and the counters on the way.
 func (q *Queue) Load(ctx context.Context, owner string, visit func(queue.Row) error) (queue.State, queue.Epoch, error) {
-	if err := q.acquire(ctx); err != nil {
+	if err := q.lane.Hold(ctx); err != nil {
 		return queue.State{}, 0, err
 	}
 	if err := q.visitAll(ctx, visit); err != nil {
-		<-q.writing
+		q.lane.Release()
 		return queue.State{}, 0, err
 	}
 	return q.own(ctx, owner)
-}
-
-// acquire takes the semaphore.
-func (q *Queue) acquire(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	select {
-	case q.writing <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // chunk is a run of rows in ascending sequence, and the state of the moment.
@@ -92,7 +79,7 @@ func (t *table) rowsAfter(after int64, limit int) (chunk, error) {
 	return c, nil
 }
 
-// own issues the next epoch. The commit runs apart from the caller, who leaves at the context's end; the semaphore is free
+// own issues the next epoch. The commit runs apart from the caller, who leaves at the context's end; the lane is free
 // again when the commit is over.
 func (q *Queue) own(ctx context.Context, owner string) (queue.State, queue.Epoch, error) {
 	type answer struct {
@@ -109,7 +96,7 @@ func (q *Queue) own(ctx context.Context, owner string) (queue.State, queue.Epoch
 				a.epoch = t.state.epoch
 			}
 		})
-		<-q.writing
+		q.lane.Release()
 		a.err = errors.Join(a.err, refused)
 		answers <- a
 	}()

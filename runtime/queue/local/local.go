@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/internal/lane"
 )
 
 var (
@@ -62,14 +62,9 @@ type Queue struct {
 	random io.Reader
 	window atomic.Int64
 
-	writing chan struct{} // semaphore of one; holds a token while a commit or a Load is at work
+	lane *lane.Lane[deed] // held during a Load
 	// committing is a semaphore of one; holds a token from before a commit is visible until it is synced.
 	committing chan struct{}
-	mu         sync.Mutex // guards the three below
-	pending    []*operation
-	closed     bool
-	running    bool // a flusher takes what is pending
-	flusher    sync.WaitGroup
 
 	gate func() error // tests make commits hang or fail here; nil otherwise
 }
@@ -87,7 +82,8 @@ func Open(ctx context.Context, options Options) (*Queue, error) {
 	if options.Dir == "" || options.FlowUID == "" {
 		return nil, errors.New("local queue: Dir and FlowUID are required")
 	}
-	q := &Queue{clock: options.Clock, random: options.Random, writing: make(chan struct{}, 1), committing: make(chan struct{}, 1)}
+	q := &Queue{clock: options.Clock, random: options.Random, committing: make(chan struct{}, 1)}
+	q.lane = lane.New(errClosed, q.commit)
 	if q.clock == nil {
 		q.clock = time.Now //nolint:forbidigo // the default of the injected clock
 	}
@@ -119,19 +115,8 @@ func (q *Queue) SetDeduplicationWindow(window time.Duration) { q.window.Store(in
 
 // Close implements queue.WorkQueue. It waits for a commit that is under way; what is still waiting ends with an error.
 func (q *Queue) Close() error {
-	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
+	if !q.lane.Close() {
 		return nil
 	}
-	q.closed = true
-	q.mu.Unlock()
-
-	q.writing <- struct{}{}
-	for _, op := range q.takeAll() {
-		op.done <- errClosed
-	}
-	<-q.writing
-	q.flusher.Wait()
 	return errors.Join(q.db.Close(), q.lock.release())
 }

@@ -19,15 +19,10 @@ const patient = `SET LOCAL idle_in_transaction_session_timeout = '60s'`
 // Load implements queue.WorkQueue. The flow's row is locked from before the first row to the commit of the new epoch, so no
 // writer gets between them, here or elsewhere; rows stream past and are checked on the way.
 func (q *Queue) Load(ctx context.Context, owner string, visit func(queue.Row) error) (queue.State, queue.Epoch, error) {
-	if err := ctx.Err(); err != nil {
+	if err := q.lane.Hold(ctx); err != nil {
 		return queue.State{}, 0, err
 	}
-	select {
-	case q.writing <- struct{}{}:
-	case <-ctx.Done():
-		return queue.State{}, 0, ctx.Err()
-	}
-	defer func() { <-q.writing }()
+	defer q.lane.Release()
 	state, m, err := q.load(ctx, owner, visit)
 	if err != nil {
 		return queue.State{}, 0, q.explain(ctx, err)
@@ -39,7 +34,7 @@ func (q *Queue) Load(ctx context.Context, owner string, visit func(queue.Row) er
 }
 
 func (q *Queue) load(ctx context.Context, owner string, visit func(queue.Row) error) (queue.State, mark, error) {
-	if q.isClosed() {
+	if q.lane.Closed() {
 		return queue.State{}, mark{}, errClosed
 	}
 	conn, err := q.pool.Acquire(ctx)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/internal/lane"
 )
 
 var (
@@ -69,13 +70,10 @@ type Queue struct {
 	hide   concealer
 	window atomic.Int64
 
-	writing chan struct{} // semaphore of one; holds a token while a transaction of the lane or a Load is at work
-	mu      sync.Mutex    // guards what follows
-	pending []*operation
-	closed  bool
-	running bool // a flusher takes what is pending
-	flusher sync.WaitGroup
-	mark    mark // of the last Load of this process
+	lane *lane.Lane[deed] // held during a Load
+
+	mu   sync.Mutex // guards mark
+	mark mark       // of the last Load of this process
 }
 
 var (
@@ -98,8 +96,9 @@ func New(ctx context.Context, options Options) (_ *Queue, err error) {
 	}
 	q := &Queue{
 		pool: pool, hide: hide, sql: statementsIn(cmp.Or(options.Schema, DefaultSchema)),
-		clock: options.Clock, random: options.Random, writing: make(chan struct{}, 1),
+		clock: options.Clock, random: options.Random,
 	}
+	q.lane = lane.New(errClosed, q.run)
 	if q.random == nil {
 		q.random = rand.Reader
 	}
@@ -146,20 +145,8 @@ func (q *Queue) SetDeduplicationWindow(window time.Duration) { q.window.Store(in
 
 // Close implements queue.WorkQueue. It waits for a transaction that is under way; what is still waiting ends with an error.
 func (q *Queue) Close() error {
-	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
-		return nil
+	if q.lane.Close() {
+		q.pool.Close()
 	}
-	q.closed = true
-	q.mu.Unlock()
-
-	q.writing <- struct{}{}
-	for _, op := range q.takeAll() {
-		op.done <- errClosed
-	}
-	<-q.writing
-	q.flusher.Wait()
-	q.pool.Close()
 	return nil
 }

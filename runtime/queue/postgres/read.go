@@ -106,7 +106,7 @@ func collect[T any](ctx context.Context, q *Queue, scan pgx.RowToFunc[T], sql st
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if q.isClosed() {
+	if q.lane.Closed() {
 		return nil, errClosed
 	}
 	rows, err := q.pool.Query(ctx, sql, args...)
@@ -118,10 +118,4 @@ func collect[T any](ctx context.Context, q *Queue, scan pgx.RowToFunc[T], sql st
 		return nil, q.explain(ctx, fmt.Errorf("reading: %w", err))
 	}
 	return found, nil
-}
-
-func (q *Queue) isClosed() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.closed
 }

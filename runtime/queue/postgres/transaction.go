@@ -65,11 +65,11 @@ func (q *Queue) transact(ctx context.Context, group []*operation) ([]error, erro
 		return errs, err
 	}
 	for i, op := range group {
-		if errs[i] = op.ctx.Err(); errs[i] != nil {
+		if errs[i] = op.Ctx.Err(); errs[i] != nil {
 			continue
 		}
-		if errs[i] = q.owns(op.epoch, t.flow); errs[i] == nil {
-			errs[i] = op.deed(t, t.now)
+		if errs[i] = q.owns(op.Epoch, t.flow); errs[i] == nil {
+			errs[i] = op.Deed.do(t, t.now)
 		}
 	}
 	if !slices.Contains(errs, nil) {
@@ -102,19 +102,19 @@ func (t *transaction) begin(ctx context.Context, group []*operation) error {
 	var seqs []int64
 	var refs []queue.JobRef
 	for _, op := range group {
-		for _, id := range op.ids {
+		for _, id := range op.Deed.ids {
 			if !t.view.asked[id] {
 				t.view.asked[id] = true
 				ids = append(ids, []byte(id))
 			}
 		}
-		for _, ref := range op.refs {
+		for _, ref := range op.Deed.refs {
 			if !t.view.seqs[ref.StoreSeq] {
 				t.view.seqs[ref.StoreSeq] = true
 				seqs = append(seqs, ref.StoreSeq)
 			}
 		}
-		refs = append(refs, op.refs...)
+		refs = append(refs, op.Deed.refs...)
 	}
 	b := &pgx.Batch{}
 	b.Queue(t.q.sql.begin)

@@ -14,15 +14,15 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 	if err != nil {
 		return queue.Result{}, err
 	}
-	op := &operation{ctx: ctx, epoch: epoch, refs: refsOf(batch)}
+	op := &operation{Ctx: ctx, Epoch: epoch, Deed: deed{refs: refsOf(batch)}}
 	bodies := make([]body, len(batch.Stores))
 	for i, request := range batch.Stores {
 		bodies[i] = bodyOf(request.Job)
-		op.bytes += len(bodies[i].headers) + len(bodies[i].payload)
-		op.ids = append(op.ids, request.Job.MessageID)
+		op.Bytes += len(bodies[i].headers) + len(bodies[i].payload)
+		op.Deed.ids = append(op.Deed.ids, request.Job.MessageID)
 	}
 	var result queue.Result
-	op.deed = func(t *transaction, now time.Time) error {
+	op.Deed.do = func(t *transaction, now time.Time) error {
 		plan, err := ledger.Apply(t.view, t.flow.cursor, checked, now)
 		if err != nil {
 			return err
@@ -91,15 +91,15 @@ func (q *Queue) alter(
 	ctx context.Context, epoch queue.Epoch, ref queue.JobRef, action, text string, plan func(ledger.View, time.Time) (ledger.Change, error),
 ) (ledger.Change, error) {
 	var change ledger.Change
-	err := q.write(&operation{ctx: ctx, epoch: epoch, ids: []string{ref.MessageID}, deed: func(t *transaction, now time.Time) (err error) {
+	do := func(t *transaction, now time.Time) (err error) {
 		if change, err = plan(t.view, now); err != nil {
 			return err
 		}
 		t.put(change, body{})
 		t.note(queue.AuditLine{At: now, Action: action, JobRef: change.After.JobRef, Text: ledger.CutText(text)})
 		return nil
-	}})
-	if err != nil {
+	}
+	if err := q.write(&operation{Ctx: ctx, Epoch: epoch, Deed: deed{ids: []string{ref.MessageID}, do: do}}); err != nil {
 		return ledger.Change{}, err
 	}
 	return change, nil
@@ -108,14 +108,14 @@ func (q *Queue) alter(
 // Compact implements queue.WorkQueue.
 func (q *Queue) Compact(ctx context.Context, epoch queue.Epoch, limit int) (int, error) {
 	var done *transaction
-	err := q.write(&operation{ctx: ctx, epoch: epoch, alone: true, deed: func(t *transaction, now time.Time) error {
+	do := func(t *transaction, now time.Time) error {
 		done = t
 		if limit > 0 {
 			t.forget = &forgetting{until: now.Add(-time.Duration(q.window.Load())).UnixNano(), limit: limit}
 		}
 		return nil
-	}})
-	if err != nil {
+	}
+	if err := q.write(&operation{Ctx: ctx, Epoch: epoch, Alone: true, Deed: deed{do: do}}); err != nil {
 		return 0, err
 	}
 	return done.forgotten, nil
