@@ -90,7 +90,7 @@ test-cluster: cluster-bin ## Run the local cluster's own tests: two nodes, parti
 
 .PHONY: test-e2e
 test-e2e: cluster-bin $(HELM) ## Run the end-to-end tests on a real local Kubernetes (FOCUS=smoke, or any label filter)
-	@hack/setup.sh cluster
+	@hack/setup.sh cluster postgres
 	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) HELM=$(HELM) $(PROGRESS) "end-to-end tests" \
 		go test -v -tags e2e -count=1 -timeout $(TIMEOUT) ./test/e2e/... $(if $(FOCUS),-ginkgo.label-filter='$(FOCUS)')
 

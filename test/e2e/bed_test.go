@@ -21,7 +21,17 @@ type bed struct {
 	effects   *harness.Effects
 }
 
-// newBed makes a namespace that goes with the spec. Its end is waited for, so that a finalizer that hangs is seen here.
+// leaving are the namespaces of specs that are over.
+var leaving []string
+
+// A finalizer that hangs is seen here; the next specs do not wait for grace periods of the ones before.
+var _ = AfterSuite(func(ctx context.Context) {
+	for _, namespace := range leaving {
+		Expect(kubectl.Get(ctx, "wait", "namespace", namespace, "--for=delete", "--timeout=4m")).Error().NotTo(HaveOccurred())
+	}
+}, NodeTimeout(10*time.Minute))
+
+// newBed makes a namespace that goes after the spec.
 func newBed(ctx context.Context) *bed {
 	GinkgoHelper()
 	b := &bed{namespace: "e2e-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
@@ -31,8 +41,9 @@ func newBed(ctx context.Context) *bed {
 		if CurrentSpecReport().Failed() {
 			b.explain(ctx)
 		}
-		Expect(kubectl.Get(ctx, "delete", "namespace", b.namespace, "--ignore-not-found", "--timeout=3m")).Error().NotTo(HaveOccurred())
-	}, NodeTimeout(4*time.Minute))
+		Expect(kubectl.Get(ctx, "delete", "namespace", b.namespace, "--ignore-not-found", "--wait=false")).Error().NotTo(HaveOccurred())
+		leaving = append(leaving, b.namespace)
+	}, NodeTimeout(2*time.Minute))
 	return b
 }
 
@@ -188,6 +199,12 @@ func (b *bed) producing(ctx context.Context) {
 func (b *bed) scale(ctx context.Context, replicas int) {
 	GinkgoHelper()
 	Expect(b.get(ctx, "scale", "workerpool", "documents", "--replicas="+strconv.Itoa(replicas))).Error().NotTo(HaveOccurred())
+}
+
+// change patches an object as `kubectl patch --type merge` does.
+func (b *bed) change(ctx context.Context, object, patch string) {
+	GinkgoHelper()
+	Expect(b.get(ctx, "patch", object, "--type=merge", "-p="+patch)).Error().NotTo(HaveOccurred())
 }
 
 func ignore(harness.Progress) {}

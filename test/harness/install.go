@@ -127,15 +127,23 @@ func (o Overlay) kustomization(images Images, samples []string) string {
 	return text.String()
 }
 
-// ApplyFile applies one file of the samples in another namespace, with the images that were built.
-func (k *Kubectl) ApplyFile(ctx context.Context, root string, images Images, namespace, file string) error {
-	text, err := os.ReadFile(filepath.Join(root, file))
+// ApplyFile applies one file of the samples in another namespace, with the images that were built. edits are pairs of a text in the file
+// and what takes its place; a text that is not there is an error.
+func (k *Kubectl) ApplyFile(ctx context.Context, root string, images Images, namespace, file string, edits ...string) error {
+	raw, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
 		return fmt.Errorf("reading a sample: %w", err)
+	}
+	text := string(raw)
+	for edit := range slices.Chunk(edits, 2) {
+		if !strings.Contains(text, edit[0]) {
+			return fmt.Errorf("%s does not hold %q", file, edit[0])
+		}
+		text = strings.ReplaceAll(text, edit[0], edit[1])
 	}
 	replace := strings.NewReplacer(
 		"workpulling-samples-quota", namespace, "workpulling-samples", namespace,
 		"workpulling/sample-app:dev", images.AppRepository+":"+images.Tag,
 	)
-	return k.Apply(ctx, replace.Replace(string(text)))
+	return k.Stream(ctx, strings.NewReader(replace.Replace(text)), nil, "-n", namespace, "apply", "-f", "-")
 }
