@@ -71,11 +71,16 @@ type view struct {
 	epoch queue.Epoch
 	// alive says that the owner answered when it was last asked.
 	alive bool
+	// unasked says that nothing is known yet, and so nothing is to be told.
+	unasked bool
 	// trouble is why the queue cannot be read; troubledSince is when that began.
 	trouble       string
 	cause         error
 	troubledSince time.Time
 }
+
+// errUnasked says that this member stands by and does not know yet how the queue is.
+var errUnasked = errors.New("this producer has not asked the queue yet")
 
 // errStandby says that there are no figures: this member does not have the queue.
 var errStandby = errors.New("this producer stands by")
@@ -84,7 +89,7 @@ func (m *member) init(config fencing.CandidateConfig) {
 	m.began = time.Now() //nolint:forbidigo // the origin of a monotonic clock
 	m.gone = make(chan string, 64)
 	m.candidate = fencing.NewCandidate(config)
-	m.view.Store(&view{trouble: "the queue has not been asked yet"})
+	m.view.Store(&view{unasked: true, trouble: "the queue has not been asked yet"})
 }
 
 func (m *member) now() fencing.Now { return time.Since(m.began) } //nolint:forbidigo // a monotonic clock
@@ -233,6 +238,7 @@ func (m *member) readOwner(ctx context.Context) {
 	if s := m.seat.Load(); s != nil && err == nil && last.cause != nil {
 		s.producer.QueueAnswers()
 	}
+	last.unasked = false
 	if err == nil {
 		last.trouble, last.cause, last.troubledSince = "", nil, time.Time{}
 	} else {

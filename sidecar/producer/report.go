@@ -131,6 +131,8 @@ func (m *member) report(ctx context.Context, document runtimeconfig.Producer, ha
 	stats, err := m.stats(ctx)
 	var out *protocolv1.FlowStats
 	switch {
+	case errors.Is(err, errStandby) && m.view.Load().unasked:
+		return nil, errUnasked
 	case errors.Is(err, errStandby):
 		out = standbyReport(document, hash, m.self.PodUID, *m.view.Load())
 	case err != nil:

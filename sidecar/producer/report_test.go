@@ -1,13 +1,19 @@
 package producer
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/endpoint"
+	"github.com/workpulling/workpulling/runtime/fencing"
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
@@ -60,5 +66,22 @@ func TestReportTellsOfWhatMayHeal(t *testing.T) {
 				t.Errorf("stage %q, code %q, reason %q; want %q and %q", got.FailureStage, got.FailureCode, got.FailureReason, tc.stage, tc.wantReason)
 			}
 		})
+	}
+}
+
+// What is not known yet is not told: it would be an alarm at each start.
+func TestAStandbyIsSilentBeforeItHasAskedTheQueue(t *testing.T) {
+	q := &volume{open: func(context.Context, time.Duration) (queue.WorkQueue, error) {
+		return nil, errors.New("password authentication failed")
+	}}
+	m := &member{log: logr.Discard(), shared: true, queue: q}
+	m.init(fencing.CandidateConfig{})
+	if told, err := m.report(t.Context(), runtimeconfig.Producer{}, ""); err == nil {
+		t.Fatalf("it told %v", told)
+	}
+	m.readOwner(t.Context())
+	told, err := m.report(t.Context(), runtimeconfig.Producer{}, "")
+	if err != nil || told.GetQueueAvailable() || !strings.Contains(told.GetQueueMessage(), "password authentication failed") {
+		t.Errorf("it told %v, error %v", told, err)
 	}
 }
