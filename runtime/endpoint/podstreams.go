@@ -24,12 +24,11 @@ type podStream struct {
 
 // add ends the oldest stream of a pod that has too many. What waits in it is lost, for its peer may not be reading.
 func (s podStreams) add(podUID string, opened podStream) {
-	streams := append(s[podUID], opened)
-	if len(streams) > mostStreams {
+	s[podUID] = append(s[podUID], opened)
+	if streams := s[podUID]; len(streams) > mostStreams {
 		streams[0].out.Abort(errTooManyStreams)
-		streams = slices.Delete(streams, 0, 1)
+		s[podUID] = slices.Delete(streams, 0, 1)
 	}
-	s[podUID] = streams
 }
 
 func (s podStreams) remove(podUID string, conn delivery.ConnID) {

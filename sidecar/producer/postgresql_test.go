@@ -181,8 +181,10 @@ func TestAnotherDatabaseIsLoadedFirst(t *testing.T) {
 		t.Fatalf("epoch %d, error %v", epoch, err)
 	}
 	write(t, file, second)
+	tries := 0
 	p.until("a job is in the second", func() bool {
-		c.stored(p, fmt.Sprint(time.Now()), "")
+		tries++
+		c.stored(p, fmt.Sprint("try ", tries), "")
 		return p.operator.stats().GetEpoch() == 2
 	})
 }

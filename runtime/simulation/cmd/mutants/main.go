@@ -180,5 +180,5 @@ func hunt(ctx context.Context, root string, mutants []mutant, a arguments, note 
 		})
 	}
 	group.Wait()
-	return verdicts, errors.Join(append(errs, ctx.Err())...)
+	return verdicts, errors.Join(errors.Join(errs...), ctx.Err())
 }

@@ -229,11 +229,11 @@ func (m mutant) test(ctx context.Context, root, overlay string) verdict {
 	}
 	first := string(failed[0][1])
 	for _, next := range failed[1:] { // a test comes before its parts
-		if name := string(next[1]); strings.HasPrefix(name, first+"/") {
-			first = name
-		} else {
+		name := string(next[1])
+		if !strings.HasPrefix(name, first+"/") {
 			break
 		}
+		first = name
 	}
 	return verdict{found: true, by: first}
 }
