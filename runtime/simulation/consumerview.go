@@ -94,7 +94,7 @@ func (v *consumerView) heard(e delivery.FromController) {
 	case protocol.RegistrationAck:
 		if m.Nonce == l.nonce {
 			l.heartbeat, l.deadline = max(l.heartbeat, m.Heartbeat), m.Deadline
-			l.answeredOn = e.Conn
+			l.answeredOn, l.answeredNonce = e.Conn, m.Nonce
 			l.acknowledged(m)
 		}
 	case protocol.SettledAck:
@@ -330,7 +330,7 @@ func (v *consumerView) after() {
 		sum.Running += part.Running
 		sum.Buffered += part.Buffered
 		sum.Unsettled += part.Unsettled
-		l.waits = calm && part.Buffered > 0
+		l.waits = calm && part.Buffered > 0 && l.answeredNonce == l.nonce // what it asked before may forbid the start
 		if part.Registered && v.w.step%64 == 0 {
 			v.checkRepeats(l)
 		}

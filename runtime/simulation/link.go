@@ -15,22 +15,23 @@ type link struct {
 	dialing bool
 
 	// As the messages show it:
-	conn        delivery.ConnID // of the latest stream
-	answeredOn  delivery.ConnID // the stream on which its latest registration was acknowledged
-	left        delivery.ConnID // the latest stream that the worker left by itself
-	binding     string          // the last that it acknowledged by speaking in its name
-	hold        int             // how often the binding changed
-	demand      int64           // the highest RequestUpTo of that binding
-	grants      map[string]*grant
-	nonce       string
-	lastStarted int64 // the highest worker sequence started in the binding
-	lastHeard   time.Duration
-	lastSaid    delivery.Now           // by the worker's clock
-	pending     map[int64]delivery.Now // when a settlement of that binding was said last that is not taken over
-	heartbeat   time.Duration          // the longest that it was told
-	deadline    time.Duration
-	waits       bool // a delivery of it is buffered, and nothing keeps the worker from starting it
-	passed      int  // how many others were started meanwhile
+	conn          delivery.ConnID // of the latest stream
+	answeredOn    delivery.ConnID // the stream on which its latest registration was acknowledged
+	left          delivery.ConnID // the latest stream that the worker left by itself
+	binding       string          // the last that it acknowledged by speaking in its name
+	hold          int             // how often the binding changed
+	demand        int64           // the highest RequestUpTo of that binding
+	grants        map[string]*grant
+	nonce         string // of its latest registration; answeredNonce is that of the latest that was acknowledged
+	answeredNonce string
+	lastStarted   int64 // the highest worker sequence started in the binding
+	lastHeard     time.Duration
+	lastSaid      delivery.Now           // by the worker's clock
+	pending       map[int64]delivery.Now // when a settlement of that binding was said last that is not taken over
+	heartbeat     time.Duration          // the longest that it was told
+	deadline      time.Duration
+	waits         bool // a delivery of it is buffered, and nothing keeps the worker from starting it
+	passed        int  // how many others were started meanwhile
 }
 
 func (s *sidecar) linkTo(title string) *link {
