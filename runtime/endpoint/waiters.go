@@ -68,7 +68,7 @@ func (p *Producer) Wait(ctx context.Context, ref queue.JobRef) (Settled, error) 
 	case state.Status == queue.StatusConfirmed:
 		return Settled{}, nil
 	case state.Status == queue.StatusDeadLettered:
-		return Settled{DeadLettered: true, Reason: "dead-lettered"}, nil
+		return Settled{DeadLettered: true, Reason: state.Reason}, nil
 	case state.Status == queue.StatusDropped:
 		return Settled{DeadLettered: true, Reason: "dropped"}, nil
 	}

@@ -160,6 +160,14 @@ func TestA007_EachCallerHearsOnce(t *testing.T) {
 	if w, err := f.producer.Wait(t.Context(), ref); err != nil || w.DeadLettered {
 		t.Errorf("waiting for a job that has ended: %v, %v", w, err)
 	}
+	bad, err := f.producer.Lookup(t.Context(), "b")
+	if err != nil || bad.Reason != "no good" {
+		t.Errorf("looked up: %+v, %v", bad, err)
+	}
+	late, err := f.producer.Wait(t.Context(), queue.JobRef{MessageID: "b", StoreSeq: bad.StoreSeq})
+	if err != nil || !late.DeadLettered || late.Reason != "no good" {
+		t.Errorf("waiting for a job that is a dead letter: %+v, %v", late, err)
+	}
 	if n := f.producer.Waiting(t.Context()); n != 0 {
 		t.Errorf("%d callers are still remembered", n)
 	}

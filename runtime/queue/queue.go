@@ -140,6 +140,8 @@ type JobState struct {
 	Attempts int
 	Accepted bool
 	Digest   Digest
+	// Reason is why it is a dead letter, else empty.
+	Reason string
 }
 
 // Values of JobState.Status.

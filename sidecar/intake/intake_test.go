@@ -417,6 +417,9 @@ func TestDeadLettersAreListedRedrivenAndDropped(t *testing.T) {
 		}
 	}
 	resubmit("dead-lettered")
+	if got := w.send("GET", jobs+"/"+url.PathEscape("|alice|b"), ""); !strings.Contains(got.body, `"reason":"no"`) {
+		t.Errorf("looked up: %s", got.body)
+	}
 	if got := w.send("DELETE", fmt.Sprintf("%s/%d", letters, items[1].Sequence), ""); got.status != 204 {
 		t.Errorf("drop: %d %s", got.status, got.body)
 	}

@@ -14,6 +14,8 @@ type jobView struct {
 	// State is stored, confirmed, dead-lettered or dropped.
 	State    string `json:"state"`
 	Attempts int    `json:"attempts"`
+	// Reason is why it is a dead letter.
+	Reason string `json:"reason,omitempty"`
 }
 
 func (i *Intake) look(w http.ResponseWriter, r *http.Request, _ transport.Submitter) error {
@@ -25,6 +27,8 @@ func (i *Intake) look(w http.ResponseWriter, r *http.Request, _ transport.Submit
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, "application/json", jobView{ID: id, Sequence: state.StoreSeq, State: state.Status, Attempts: state.Attempts})
+	writeJSON(w, http.StatusOK, "application/json", jobView{
+		ID: id, Sequence: state.StoreSeq, State: state.Status, Attempts: state.Attempts, Reason: state.Reason,
+	})
 	return nil
 }

@@ -101,7 +101,7 @@ func (w world) step(call Call) (world, Answer) {
 	case call.Op == "lookup":
 		if j, ok := next.jobs[call.Ref.MessageID]; ok {
 			answer.Found = true
-			answer.State = queue.JobState{StoreSeq: j.seq, Status: j.status, Attempts: j.attempts, Accepted: j.accepted, Digest: j.digest}
+			answer.State = j.state()
 		}
 	case call.Epoch == 0 || call.Epoch != w.epoch:
 		err = queue.ErrFenced

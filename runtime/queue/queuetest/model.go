@@ -31,6 +31,15 @@ type modelJob struct {
 	ages      time.Time // start of the window; zero while it does not run
 }
 
+// state is the job as Lookup reports it.
+func (j modelJob) state() queue.JobState {
+	state := queue.JobState{StoreSeq: j.seq, Status: j.status, Attempts: j.attempts, Accepted: j.accepted, Digest: j.digest}
+	if j.status == queue.StatusDeadLettered {
+		state.Reason = j.reason
+	}
+	return state
+}
+
 func (j modelJob) settled() bool {
 	return j.status == queue.StatusConfirmed || j.status == queue.StatusDropped
 }

@@ -212,7 +212,7 @@ func (w *walk) check(rt *rapid.T) {
 		state, found := w.lookup(id)
 		want := queue.JobState{}
 		if ok {
-			want = queue.JobState{StoreSeq: j.seq, Status: j.status, Attempts: j.attempts, Accepted: j.accepted, Digest: j.digest}
+			want = j.state()
 		}
 		if found != ok || state != want {
 			rt.Fatalf("looking up %q: %+v %v, want %+v %v", id, state, found, want, ok)

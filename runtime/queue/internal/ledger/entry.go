@@ -78,9 +78,13 @@ func (e Entry) DeadLetter() queue.DeadLetter {
 
 // State is the entry as Lookup reports it.
 func (e Entry) State() queue.JobState {
-	return queue.JobState{
+	state := queue.JobState{
 		StoreSeq: e.StoreSeq, Status: e.Status.String(), Attempts: e.Attempts, Accepted: e.Accepted, Digest: e.Digest,
 	}
+	if e.Status == DeadLettered {
+		state.Reason = e.Reason
+	}
+	return state
 }
 
 // Orphan is the entry as ListOrphans reports it.
