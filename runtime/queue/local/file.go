@@ -107,7 +107,6 @@ func openBolt(path string, options bolt.Options) (db *bolt.DB, err error) {
 	options.Timeout = time.Second // the directory's lock is held, so nobody else should have the file
 	options.NoFreelistSync = true
 	options.FreelistType = bolt.FreelistMapType
-	options.NoStatistics = true
 	var file *os.File
 	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
 		file, err = os.OpenFile(name, flag, mode)

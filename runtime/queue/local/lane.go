@@ -56,6 +56,7 @@ func run(op *operation, t *table, now time.Time) error {
 // update is one transaction; it is committed only if something changed. The caller holds the lane.
 func (q *Queue) update(deeds func(*table)) error {
 	return guarded(func() error {
+		stats := q.db.Stats()
 		tx, err := q.db.Begin(true)
 		if err != nil {
 			return fmt.Errorf("beginning a transaction: %w", err)
@@ -65,6 +66,7 @@ func (q *Queue) update(deeds func(*table)) error {
 		if err != nil {
 			return err
 		}
+		t.space, t.room = q.space, q.space.room(stats, tx)
 		deeds(t)
 		if err := t.finish(); err != nil || !t.changed {
 			return err

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -171,6 +172,40 @@ func TestAuditIsBounded(t *testing.T) {
 	}
 	if first, last := lines[0].Number, lines[len(lines)-1].Number; len(lines) != queue.MaxAuditLines || first != 3 || last != queue.MaxAuditLines+2 {
 		t.Errorf("%d lines, %d to %d", len(lines), first, last)
+	}
+}
+
+// A volume that is too full to forget many ids at once forgets fewer.
+func TestCompactOnAFullVolume(t *testing.T) {
+	q := open(t, t.TempDir())
+	_, _, epoch := load(t, q)
+	const jobs = 100
+	store(t, q, epoch, 0, numbered(jobs)...)
+	var refs []queue.JobRef
+	for i, id := range numbered(jobs) {
+		refs = append(refs, queue.JobRef{MessageID: id, StoreSeq: int64(i) + 1})
+	}
+	if _, err := q.Apply(t.Context(), epoch, queue.Batch{Accepts: refs, Confirms: refs}); err != nil {
+		t.Fatal(err)
+	}
+	failures := 2
+	failure := fmt.Errorf("writing: %w", syscall.ENOSPC)
+	local.SetGate(q, func() error {
+		if failures--; failures >= 0 {
+			return failure
+		}
+		return nil
+	})
+	if removed, err := q.Compact(t.Context(), epoch, 80); removed != 1 || err != nil {
+		t.Errorf("%d removed, error %v, want one after two failures", removed, err)
+	}
+	failures = 3
+	if removed, err := q.Compact(t.Context(), epoch, 80); removed != 0 || !errors.Is(err, failure) {
+		t.Errorf("%d removed, error %v, want that of the volume", removed, err)
+	}
+	failures, failure = 1, errors.New("broken")
+	if removed, err := q.Compact(t.Context(), epoch, 80); removed != 0 || !errors.Is(err, failure) {
+		t.Errorf("%d removed, error %v: another failure has nothing to do with the number", removed, err)
 	}
 }
 

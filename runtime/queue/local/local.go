@@ -57,6 +57,7 @@ type Options struct {
 // Queue is the durable back-end on one volume. See queue.WorkQueue for its methods.
 type Queue struct {
 	db     *bolt.DB
+	space  *space
 	lock   *dirLock
 	clock  func() time.Time
 	random io.Reader
@@ -104,10 +105,30 @@ func (q *Queue) open(ctx context.Context, options Options) (err error) {
 	if q.lock, err = lockDir(ctx, filepath.Join(options.Dir, lockName), options.LockWait); err != nil {
 		return err
 	}
-	if q.db, err = openFile(filepath.Join(options.Dir, fileName), options.FlowUID); err != nil {
+	path := filepath.Join(options.Dir, fileName)
+	if q.db, err = openFile(path, options.FlowUID); err != nil {
 		return errors.Join(err, q.lock.release())
 	}
+	if q.space, err = openSpace(path, q.db.Info().PageSize); err != nil {
+		return errors.Join(err, q.db.Close(), q.lock.release())
+	}
+	if err := q.holdReserve(); err != nil {
+		return errors.Join(err, q.release())
+	}
 	return nil
+}
+
+func (q *Queue) holdReserve() error {
+	return guarded(func() error {
+		stats := q.db.Stats()
+		return q.db.View(func(tx *bolt.Tx) error {
+			t, err := openTable(tx)
+			if err == nil {
+				q.space.hold(t.reserve() - q.space.room(stats, tx))
+			}
+			return err
+		})
+	})
 }
 
 // SetDeduplicationWindow implements queue.Deduplicating.
@@ -118,5 +139,7 @@ func (q *Queue) Close() error {
 	if !q.lane.Close() {
 		return nil
 	}
-	return errors.Join(q.db.Close(), q.lock.release())
+	return q.release()
 }
+
+func (q *Queue) release() error { return errors.Join(q.db.Close(), q.space.close(), q.lock.release()) }

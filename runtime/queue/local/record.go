@@ -97,8 +97,8 @@ func decodeEntry(key, record []byte) (ledger.Entry, error) {
 }
 
 // partBytes is the most of one job that goes under one key. The engine keeps at least two records in a run of pages and
-// rewrites the last run with each append, so larger records would be written several times; and with two to a page no commit
-// ever needs adjacent free pages, so a full disk can still be worked off.
+// rewrites the last run with each append, so larger records would be written several times; and with two to a page a commit
+// hardly ever needs adjacent free pages, of which a full disk may have none, and never more than two.
 const partBytes = 1800
 
 // encodeJob makes the fields of a job. They are cut into parts and sealed when the job has its sequence.

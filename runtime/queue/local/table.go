@@ -81,6 +81,9 @@ type table struct {
 	meta, ids, rows, dead, tombs, jobs, aging, audit *bolt.Bucket
 	workers                                          *bolt.Bucket // nil to a reader of a file that has none yet
 
+	space *space // nil to a reader
+	room  int64  // bytes that the transaction may still write into space that the file has
+
 	state   state
 	changed bool
 	failure error // the first write that the engine refused; the whole transaction is void then
@@ -168,6 +171,7 @@ func (t *table) bucketOf(status ledger.Status) *bolt.Bucket {
 // apply writes one planned change; job is the encoded bytes of a new entry.
 func (t *table) apply(c ledger.Change, job []byte) {
 	before, after, key := c.Before, c.After, seqKey(c.After.StoreSeq)
+	after.Reason = t.afford(after.Reason)
 	if c.New() {
 		t.put(t.ids, []byte(after.MessageID), key)
 	} else {
@@ -260,6 +264,7 @@ func (t *table) note(line queue.AuditLine) {
 		line.Number = binary.BigEndian.Uint64(last)
 	}
 	line.Number++
+	line.Text = t.afford(line.Text)
 	key := binary.BigEndian.AppendUint64(nil, line.Number)
 	t.put(t.audit, key, encodeAudit(key, line))
 	if line.Number > queue.MaxAuditLines {

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -132,12 +134,12 @@ func (v *volume) store() bool {
 	return true
 }
 
+// settle confirms so many jobs, one by one and in random order.
 func (v *volume) settle(n int) {
 	v.t.Helper()
-	for seq := range v.jobs {
-		if n--; n < 0 {
-			return
-		}
+	sequences := slices.Sorted(maps.Keys(v.jobs))
+	for _, i := range v.random.Perm(len(sequences))[:n] {
+		seq := sequences[i]
 		refs := []queue.JobRef{{MessageID: fmt.Sprintf("job-%d", seq), StoreSeq: seq}}
 		if _, err := v.q.Apply(v.t.Context(), v.epoch, queue.Batch{Accepts: refs, Confirms: refs}); err != nil {
 			v.t.Fatalf("confirming on a full volume: %v", err)

@@ -25,6 +25,9 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 		if err != nil {
 			return err
 		}
+		if err := t.take(plan.Changes, jobs); err != nil {
+			return err
+		}
 		for _, change := range plan.Changes {
 			var job []byte
 			if change.Job >= 0 {
@@ -90,15 +93,20 @@ func (q *Queue) alter(
 	return change, nil
 }
 
-// Compact implements queue.WorkQueue.
+// Compact implements queue.WorkQueue. Ids lie anywhere in their index, so on a full volume many of them may need more pages than
+// there are free; a few then make room for more.
 func (q *Queue) Compact(ctx context.Context, epoch queue.Epoch, limit int) (int, error) {
-	removed := 0
-	err := q.write(ctx, epoch, 0, func(t *table, now time.Time) (err error) {
-		removed, err = t.forget(now, time.Duration(q.window.Load()), limit)
-		return err
-	})
-	if err != nil {
-		return 0, err
+	for {
+		removed := 0
+		err := q.write(ctx, epoch, 0, func(t *table, now time.Time) (err error) {
+			removed, err = t.forget(now, time.Duration(q.window.Load()), limit)
+			return err
+		})
+		if err == nil {
+			return removed, nil
+		}
+		if limit /= 8; limit == 0 || !outOfSpace(err) {
+			return 0, err
+		}
 	}
-	return removed, nil
 }
