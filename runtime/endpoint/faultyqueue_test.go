@@ -18,6 +18,7 @@ type faultyQueue struct {
 	load  error
 	hold  chan struct{} // Apply and Redrive wait for it or their context
 	lose  int           // so many answers to Redrive and Drop, and to Apply of nothing but confirms, are lost after they happened
+	blind int           // so many calls of Lookup fail
 }
 
 var errLostAnswer = errors.New("the connection broke")
@@ -37,6 +38,26 @@ func (q *faultyQueue) loses() error {
 	}
 	q.lose--
 	return errLostAnswer
+}
+
+// failLookups makes the next look-ups fail.
+func (q *faultyQueue) failLookups(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.blind = n
+}
+
+func (q *faultyQueue) Lookup(ctx context.Context, messageID string) (queue.JobState, bool, error) {
+	q.mu.Lock()
+	blind := q.blind > 0
+	if blind {
+		q.blind--
+	}
+	q.mu.Unlock()
+	if blind {
+		return queue.JobState{}, false, errLostAnswer
+	}
+	return q.WorkQueue.Lookup(ctx, messageID)
 }
 
 func (q *faultyQueue) set(apply, load error) {
