@@ -97,8 +97,8 @@ func decodeEntry(key, record []byte) (ledger.Entry, error) {
 }
 
 // partBytes is the most of one job that goes under one key. The engine keeps at least two records in a run of pages and
-// rewrites the last run with each append, so larger records would be written several times; and with two to a page a commit
-// hardly ever needs adjacent free pages, of which a full disk may have none, and never more than two.
+// rewrites the last run with each append, so larger records would be written several times; and of these a commit
+// never needs more than two adjacent free pages, which a full disk still has (see space).
 const partBytes = 1800
 
 // encodeJob makes the fields of a job. They are cut into parts and sealed when the job has its sequence.
