@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
@@ -162,7 +161,7 @@ func (s *sidecar) run(ctx context.Context, document config.Document[runtimeconfi
 	})
 	parts.Go(func() error { return s.streams.run(base) })
 	parts.Go(func() error { return health.Serve(base, s.HealthAddress, s.checks()) })
-	parts.Go(func() error { return health.ServeHTTP(base, s.MetricsAddress, metricsHandler(registry)) })
+	parts.Go(func() error { return health.ServeHTTP(base, s.MetricsAddress, telemetry.Handler(registry)) })
 	parts.Go(func() error {
 		config.Watch(base, s.Log.WithName("config"), s.ConfigFile, document, s.ConfigPoll, s.apply)
 		return nil
@@ -224,12 +223,6 @@ func (s *sidecar) reporter() *reporter {
 			return document.Value, document.Hash
 		},
 	}
-}
-
-func metricsHandler(registry *prometheus.Registry) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return mux
 }
 
 // streams serves workers and producer endpoints over gRPC.

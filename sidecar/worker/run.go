@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
@@ -111,7 +109,7 @@ func Run(ctx context.Context, options Options) error {
 	parts.Go(func() error { return door.Run(lifetime) })
 	parts.Go(func() error { return operator.run(lifetime) })
 	parts.Go(func() error { return health.Serve(lifetime, options.HealthAddress, s.checks()) })
-	parts.Go(func() error { return health.ServeHTTP(lifetime, options.MetricsAddress, metrics(registry)) })
+	parts.Go(func() error { return health.ServeHTTP(lifetime, options.MetricsAddress, telemetry.Handler(registry)) })
 	parts.Go(func() error { return s.watch(lifetime, document) })
 	parts.Go(func() error {
 		select {
@@ -194,9 +192,3 @@ func (s *sidecar) apply(next config.Document[runtimeconfig.Worker]) {
 }
 
 func (s *sidecar) configHash() string { return s.document.Load().Hash }
-
-func metrics(registry *prometheus.Registry) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return mux
-}
