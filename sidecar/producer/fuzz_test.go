@@ -46,8 +46,8 @@ func FuzzConfiguration(f *testing.F) {
 	})
 }
 
-// FuzzHalt reads any record of a failure: a producer starts with it or stays down with a reason, and never for a failure that a person has
-// answered with another recoverNonce (DESIGN 5.14).
+// FuzzHalt reads any record of a failure: a producer stays down with a reason, and starts only where a whole record is of a failure that a
+// person has answered with another recoverNonce. Whatever the record was, the next change of the nonce starts it.
 func FuzzHalt(f *testing.F) {
 	f.Add([]byte(`{"recoverNonce":1,"halt":{"stage":"Load","code":"conflict","reason":"why"}}`), int64(1))
 	f.Add([]byte(`{"recoverNonce":1,"halt":{"stage":"Protocol"}}`), int64(2))
@@ -59,13 +59,30 @@ func FuzzHalt(f *testing.F) {
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		failed, err := haltedBy(path, runtimeconfig.Producer{RecoverNonce: nonce})
-		if err != nil {
-			t.Fatalf("%q keeps the producer from starting: %v", raw, err)
+		halted := func(nonce int64) *delivery.Failed {
+			failed, err := haltedBy(path, runtimeconfig.Producer{RecoverNonce: nonce})
+			if err != nil {
+				t.Fatalf("%q with nonce %d: %v", raw, nonce, err)
+			}
+			return failed
+		}
+		failed := halted(nonce)
+		if failed != nil && failed.Cause == nil {
+			t.Errorf("%q with nonce %d halts without a cause", raw, nonce)
 		}
 		var record haltRecord
-		if failed != nil && (json.Unmarshal(raw, &record) != nil || record.RecoverNonce != nonce || failed.Cause == nil) {
+		answered := json.Unmarshal(raw, &record) == nil && record.Halt.Stage != "" && record.RecoverNonce != nonce
+		if answered != (failed == nil) {
 			t.Errorf("%q with nonce %d halts as %v", raw, nonce, failed)
+		}
+		if failed == nil {
+			return
+		}
+		if halted(nonce) == nil {
+			t.Errorf("%q with nonce %d is forgotten by the next start", raw, nonce)
+		}
+		if again := halted(nonce + 1); again != nil {
+			t.Errorf("%q with nonce %d is not answered by another nonce: %v", raw, nonce, again)
 		}
 	})
 }

@@ -22,26 +22,39 @@ type haltRecord struct {
 	Halt         runtimeconfig.Halt `json:"halt"`
 }
 
-// haltedBy returns the failure that keeps the queue from being loaded, nil if none does.
+// haltedBy returns the failure that keeps the queue from being loaded, nil if none does. A record that cannot be read is that of a failure
+// which nobody knows any more; it is replaced by one that says so, under the nonce in force, so that changing the nonce answers it. The
+// error says that this could not be done: the failure is returned nevertheless.
 func haltedBy(file string, document runtimeconfig.Producer) (*delivery.Failed, error) {
 	if document.Halted != nil {
 		return failedOf(*document.Halted), nil
 	}
-	raw, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
+	record, err := readHalt(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the record of a failure: %w", err)
-	}
-	var record haltRecord
-	if err := json.Unmarshal(raw, &record); err != nil {
-		return nil, nil //nolint:nilerr // half written, by a process that died of something else
-	}
-	if record.RecoverNonce != document.RecoverNonce {
+	case err != nil:
+		unknown := delivery.Failed{Stage: delivery.StageLoad, Cause: fmt.Errorf("an earlier process failed for good, and why is not known: %w", err)}
+		return &unknown, recordHalt(file, document, unknown)
+	case record.RecoverNonce != document.RecoverNonce:
 		return nil, nil
 	}
 	return failedOf(record.Halt), nil
+}
+
+func readHalt(file string) (haltRecord, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return haltRecord{}, fmt.Errorf("reading the record of a failure: %w", err)
+	}
+	var record haltRecord
+	if err := json.Unmarshal(raw, &record); err != nil {
+		return haltRecord{}, fmt.Errorf("decoding the record of a failure: %w", err)
+	}
+	if record.Halt.Stage == "" {
+		return haltRecord{}, errors.New("the record of a failure names none")
+	}
+	return record, nil
 }
 
 // recordHalt writes a terminal failure down. Two kinds are left out: data of a newer format, which the right version can load, and the
@@ -56,10 +69,23 @@ func recordHalt(file string, document runtimeconfig.Producer, f delivery.Failed)
 	if err != nil {
 		return fmt.Errorf("encoding the record of a failure: %w", err)
 	}
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
+	if err := replace(file, raw); err != nil {
 		return fmt.Errorf("writing the record of a failure: %w", err)
 	}
 	return nil
+}
+
+// replace writes a file beside the old one and renames it, so that a kill leaves one of the two, whole.
+func replace(path string, content []byte) error {
+	file, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // pastFailure is the cause of a failure of an earlier process. It is an error of the queue as far as its code tells.

@@ -1,9 +1,12 @@
 package producer
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
@@ -45,12 +48,73 @@ func TestAHaltOutlivesARestart(t *testing.T) {
 	if got := halted(); got == nil || got.Stage != delivery.StageStore || codeOf(*got) != runtimeconfig.FailureFenced {
 		t.Errorf("halted by %v, the operator says otherwise", got)
 	}
-	document.Halted = nil
-	if err := os.WriteFile(file, []byte(`{"recoverNonce": 3, "ha`), 0o600); err != nil {
+}
+
+// Whoever finds a record that it cannot read does not know that nothing failed: the queue is not loaded before a person says so.
+func TestAnUnreadableRecordHalts(t *testing.T) {
+	for name, content := range map[string]string{
+		"torn": `{"recoverNonce": 2, "ha`, "empty": "", "garbage": "\x00\x00", "no record": "null", "no failure": `{"recoverNonce": 1}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "failure.json")
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, tc := range []struct {
+				nonce  int64
+				halted bool
+			}{{2, true}, {2, true}, {3, false}} {
+				got, err := haltedBy(file, runtimeconfig.Producer{QueueType: queueLocal, RecoverNonce: tc.nonce})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if (got != nil) != tc.halted {
+					t.Errorf("with nonce %d: halted by %v", tc.nonce, got)
+				}
+				if got != nil && (got.Stage != delivery.StageLoad || !strings.Contains(got.Cause.Error(), "why is not known")) {
+					t.Errorf("halted by %s: %v", got.Stage, got.Cause)
+				}
+			}
+		})
+	}
+}
+
+// What can be neither read nor replaced halts as well.
+func TestARecordThatCannotBeReplacedHalts(t *testing.T) {
+	file := t.TempDir() // a directory
+	got, err := haltedBy(file, runtimeconfig.Producer{QueueType: queueLocal})
+	if got == nil || err == nil {
+		t.Errorf("halted by %v, %v", got, err)
+	}
+}
+
+// A kill while a record is written leaves the one before or the new one: the new one is never written over the old.
+func TestARecordIsReplacedAsAWhole(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "failure.json")
+	record := func(nonce int64) []byte {
+		t.Helper()
+		document := runtimeconfig.Producer{QueueType: queueLocal, RecoverNonce: nonce}
+		if err := recordHalt(file, document, delivery.Failed{Stage: delivery.StageStore, Cause: queue.ErrConflict}); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	want := record(1)
+	before, err := os.Open(file)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got := halted(); got != nil {
-		t.Errorf("halted by half a record: %v", got)
+	defer before.Close()
+	record(2)
+	if got, err := io.ReadAll(before); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the file of the first record now holds %q, %v", got, err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
+		t.Errorf("left beside the record: %v, %v", left, err)
 	}
 }
 

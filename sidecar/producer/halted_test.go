@@ -9,7 +9,7 @@ import (
 )
 
 // A failure for good of the member that has the queue ends the flow, not that member alone: the others do not load what no load heals, also
-// when the pod of the failed one is gone, until a person has changed spec.recoverNonce (DESIGN 5.14, B-237).
+// when the pod of the failed one is gone, until a person has changed spec.recoverNonce (B-237).
 func TestAHaltedFlowIsNotTakenOver(t *testing.T) {
 	c := startCrew(t, 3)
 	active := c.active()

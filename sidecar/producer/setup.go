@@ -26,7 +26,7 @@ func (s *sidecar) newMember(document runtimeconfig.Producer, authenticator trans
 		document := s.wanted.Load().Value
 		halted, err := haltedBy(s.HaltFile, document)
 		if err != nil {
-			s.Log.Error(err, "A failure of an earlier process may be forgotten")
+			s.Log.Error(err, "The record of an earlier failure can be neither read nor replaced: every restart ends here until it is removed")
 		}
 		return endpoint.NewProducer(endpoint.ProducerOptions{
 			Config:           controllerConfig(document),
