@@ -104,13 +104,21 @@ func TestRowsAreCounted(t *testing.T) {
 
 // Only what has run and passed shows anything.
 func TestVerdict(t *testing.T) {
-	r := results{"pkg": {"TestA": "pass", "TestA/b_(B-001)": "pass", "TestA/c_(B-002)": "skip", "TestD": "fail"}}
-	for name, wrong := range map[string]bool{
-		"TestA": false, "TestA/b (B-001)": false, "TestA/*(B-001)*": false,
-		"TestA/*": true, "TestA/c*": true, "TestD": true, "TestE": true, "TestA/*(B-003)*": true,
+	r := results{"pkg": {
+		"TestA": "pass", "TestA/b_(B-001)": "pass", "TestA/c_(B-002)": "skip",
+		"TestB": "pass", "TestB/x": "pass", "TestB/x/y": "pass", "TestB/x/y/z": "skip", "TestB/x2": "pass",
+		"TestC": "pass", "TestC/x": "pass", "TestCC": "pass", "TestCC/x": "skip",
+		"TestD": "fail",
+	}}
+	for name, wrong := range map[string]string{
+		"TestA": "pkg TestA/c_(B-002): skip", "TestA/b (B-001)": "", "TestA/*(B-001)*": "", "TestA/*": "pkg TestA/c_(B-002): skip",
+		"TestA/c*": "pkg TestA/c_(B-002): skip", "TestA/*(B-003)*": "pkg TestA/*(B-003)*: no such test was run",
+		"TestB": "pkg TestB/x/y/z: skip", "TestB/x": "pkg TestB/x/y/z: skip", "TestB/*/y": "pkg TestB/x/y/z: skip", "TestB/x2": "",
+		"TestC": "", "TestC*": "pkg TestCC/x: skip",
+		"TestD": "pkg TestD: fail", "TestE": "pkg TestE: no such test was run",
 	} {
-		if got := r.verdict(reference{"pkg", name}); (got != "") != wrong {
-			t.Errorf("%s: %q", name, got)
+		if got := r.verdict(reference{"pkg", name}); got != wrong {
+			t.Errorf("%s: %q, want %q", name, got, wrong)
 		}
 	}
 }

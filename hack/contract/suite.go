@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -86,16 +88,18 @@ func runPackage(ctx context.Context, root, dir string, functions []string) (map[
 	return ends, told.String(), err
 }
 
-// verdict says what is wrong with a test, or nothing.
+// verdict says what is wrong with a test, or nothing. A part of it that was skipped is wrong too, at any depth: Go says of a test that
+// it passed, whatever of it was skipped.
 func (r results) verdict(t reference) string {
 	pattern := glob(strings.ReplaceAll(t.name, " ", "_"))
 	matched := false
-	for name, end := range r[t.dir] {
-		if !pattern.MatchString(name) {
-			continue
-		}
-		matched = true
-		if end != "pass" {
+	for _, name := range slices.Sorted(maps.Keys(r[t.dir])) {
+		if end := r[t.dir][name]; pattern.MatchString(name) {
+			matched = true
+			if end != "pass" {
+				return fmt.Sprintf("%s %s: %s", t.dir, name, end)
+			}
+		} else if end == "skip" && isPart(name, pattern) {
 			return fmt.Sprintf("%s %s: %s", t.dir, name, end)
 		}
 	}
@@ -103,4 +107,14 @@ func (r results) verdict(t reference) string {
 		return fmt.Sprintf("%s: no such test was run", t)
 	}
 	return ""
+}
+
+// isPart says whether a test lies below one that a pattern matches.
+func isPart(name string, pattern *regexp.Regexp) bool {
+	for i, c := range name {
+		if c == '/' && pattern.MatchString(name[:i]) {
+			return true
+		}
+	}
+	return false
 }
