@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 time=${TIME:-30s}
 focus=${FOCUS:-.}
 status=0
+ran=0
 total=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -25,6 +26,7 @@ deadline_only() {
 while IFS=: read -r file name; do
 	package=./$(dirname "$file")
 	[[ "$package/$name" =~ $focus ]] || continue
+	ran=$((ran + 1))
 	verdict=passed
 	if ! go test "$package" -run '^$' -fuzz "^$name\$" -fuzztime "$time" -fuzzminimizetime 10x >"$log" 2>&1 && ! deadline_only; then
 		verdict=FAILED
@@ -36,5 +38,9 @@ while IFS=: read -r file name; do
 	[ "$verdict" = passed ] || tail -n 30 "$log"
 done < <(grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' runtime sidecar internal controllers cmd | sed -E 's/:[0-9]+:func /:/' | sort)
 
+if [ "$ran" -eq 0 ]; then
+	echo "no fuzzer matches FOCUS=$focus" >&2
+	exit 2
+fi
 printf '%d executions in all\n' "$total"
 exit "$status"

@@ -63,7 +63,11 @@ func run(ctx context.Context, a arguments) (failed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	chosen, note := choose(all, a, time.Now()), func(mutant, verdict) error { return nil }
+	chosen, err := choose(all, a, time.Now())
+	if err != nil {
+		return false, err
+	}
+	note := func(mutant, verdict) error { return nil }
 	if a.record != "" {
 		r, err := openRecord(a.record, a.commit)
 		if err != nil {
@@ -141,21 +145,31 @@ func baseline(ctx context.Context, root string, seeds uint64) (clean bool, err e
 	return true, nil
 }
 
-// choose takes the mutants that are asked for: by number, or n of them evenly from all, from another start each day.
-func choose(all []mutant, a arguments, today time.Time) []mutant {
+// choose takes the mutants that are asked for: by number, or n of them evenly from all, from another start each day. A number that
+// no mutant has is an error, so that nobody takes it for one that was found.
+func choose(all []mutant, a arguments, today time.Time) ([]mutant, error) {
 	if a.only != "" {
-		numbers := strings.Split(a.only, ",")
-		return slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return !slices.Contains(numbers, m.number) })
+		return numbered(all, strings.Split(a.only, ","))
 	}
 	if a.n <= 0 || a.n >= len(all) {
-		return slices.Clone(all)
+		return slices.Clone(all), nil
 	}
 	day := int(today.Unix() / (24 * 60 * 60))
 	var chosen []mutant
 	for i := range a.n {
 		chosen = append(chosen, all[(i*len(all)/a.n+day)%len(all)])
 	}
-	return chosen
+	return chosen, nil
+}
+
+// numbered takes the mutants of these numbers, in the order of all.
+func numbered(all []mutant, numbers []string) ([]mutant, error) {
+	for _, number := range numbers {
+		if !slices.ContainsFunc(all, func(m mutant) bool { return m.number == number }) {
+			return nil, fmt.Errorf("there is no mutant %q; they are %s to %s", number, all[0].number, all[len(all)-1].number)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return !slices.Contains(numbers, m.number) }), nil
 }
 
 // hunt tries mutants, some at a time, and notes each verdict as soon as it is known.

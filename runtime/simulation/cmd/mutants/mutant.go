@@ -29,7 +29,7 @@ var (
 	patchNumber = regexp.MustCompile(`^\d{3}$`)
 )
 
-// readMutants reads every patch of a directory, by number.
+// readMutants reads every patch of a directory, by number. None is an error.
 func readMutants(dir string) ([]mutant, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -45,6 +45,9 @@ func readMutants(dir string) ([]mutant, error) {
 			return nil, fmt.Errorf("%s: the number is taken", e.Name())
 		}
 		all = append(all, m)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no mutants in %s", dir)
 	}
 	return all, nil
 }

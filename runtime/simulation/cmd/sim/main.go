@@ -61,6 +61,10 @@ func run(a arguments) int {
 		}
 		return 0
 	}
+	if a.seeds == 0 && a.seed == "" {
+		fmt.Fprintln(os.Stderr, "no seeds to run: -seeds is 0")
+		return 2
+	}
 	var options simulation.Options
 	if a.profile != "" {
 		p, ok := simulation.ProfileNamed(a.profile)
