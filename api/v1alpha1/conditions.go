@@ -27,8 +27,10 @@ const (
 
 // Condition types of a pool (besides Ready)
 const (
-	// ConditionFlowAccepted is True when the flow of the pool exists and takes its
-	// workers.
+	// ConditionFlowAccepted is True when every flow of the pool exists and takes its
+	// workers. Its reason is that of the flow with the worst one, in the order
+	// missing, not allowed, being deleted, suspended, capped; its message tells of
+	// each such flow. Where it is False, the workers pull from the other flows.
 	ConditionFlowAccepted = "FlowAccepted"
 	// ConditionProgressing is True while workers are made, replaced or removed, and
 	// False when the pool is at rest or cannot go on.
@@ -167,11 +169,17 @@ const (
 	ReasonWorkersStarting = "WorkersStarting"
 	// ReasonRevisionPaused: every job of a revision of a pool fails, so its workers
 	// get one job at a time, to try, until one succeeds. Repair the handler, or
-	// go back to the template before.
+	// go back to the template before. Also a reason of Ready and Progressing of
+	// the pool.
 	ReasonRevisionPaused = "RevisionPaused"
+)
+
+// Reasons of WorkersBound and of FlowAccepted
+const (
 	// ReasonServiceAccountNotAllowed: workers run as a ServiceAccount that
-	// spec.allowedServiceAccounts of the flow does not name. Add it there or
-	// change the template of the pool.
+	// spec.allowedServiceAccounts of a flow does not name, so they cannot bind to
+	// it. A pool makes no workers where none of its flows allows them. Add the
+	// account there or change the template of the pool.
 	ReasonServiceAccountNotAllowed = "ServiceAccountNotAllowed"
 )
 
@@ -218,17 +226,20 @@ const (
 
 // Reasons of FlowAccepted
 const (
-	// ReasonFlowFound: the flow exists and takes the workers of the pool.
+	// ReasonFlowFound: every flow exists and takes the workers of the pool.
 	ReasonFlowFound = "FlowFound"
-	// ReasonWindowCapped: the flow takes the workers, with a flow control window
+	// ReasonWindowCapped: a flow takes the workers, with a flow control window
 	// capped by its maxFlowControlWindow.
 	ReasonWindowCapped = "WindowCapped"
-	// ReasonFlowSuspended: the flow exists and is suspended; the workers wait.
+	// ReasonFlowSuspended: a flow exists and is suspended; the workers get no jobs
+	// of it.
 	ReasonFlowSuspended = "FlowSuspended"
-	// ReasonFlowNotFound: no flow of that name is in the namespace. The pool makes
-	// no workers until there is; create the flow or correct spec.flows.
+	// ReasonFlowNotFound: a flow that the pool names is not in the namespace. The
+	// pool makes workers as soon as one of its flows is there, and none before that
+	// (then it is also the reason of Progressing). Create the flow or correct
+	// spec.flows.
 	ReasonFlowNotFound = "FlowNotFound"
-	// ReasonFlowDeleting: the flow is being deleted.
+	// ReasonFlowDeleting: a flow is being deleted; the workers finish its jobs.
 	ReasonFlowDeleting = "FlowDeleting"
 )
 

@@ -2,6 +2,8 @@ package pool
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -179,5 +181,24 @@ func TestAWorkersConfigIsFoundInItsPod(t *testing.T) {
 	}
 	if pod.Labels[v1alpha1.LabelPool] != "packers" {
 		t.Errorf("the pool is not among the labels %v", pod.Labels)
+	}
+}
+
+// The reference lists every reason of FlowAccepted in a table of that condition.
+func TestEveryReasonOfFlowAcceptedIsInItsTable(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "conditions.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tables string
+	for _, section := range strings.Split(string(page), "\n## ") {
+		if title, table, _ := strings.Cut(section, "\n"); strings.Contains(title, "FlowAccepted") {
+			tables += table
+		}
+	}
+	for _, reason := range severity {
+		if !strings.Contains(tables, "| `"+reason+"` |") {
+			t.Errorf("%s is in no table of FlowAccepted", reason)
+		}
 	}
 }
