@@ -3,7 +3,7 @@ package v1alpha1
 // Labels of the objects that the operator makes.
 const (
 	// LabelFlow is the name of the flow an object belongs to. A worker that pulls
-	// from several flows has AnnotationFlows alone.
+	// from several flows has only the annotation workpulling.dev/flows.
 	LabelFlow = "workpulling.dev/flow"
 	// LabelPool is the name of the pool a worker pod belongs to. It stays on the
 	// pod for its whole life, so that logs and owners can always be found by it.
@@ -13,15 +13,16 @@ const (
 	// starts to drain: an autoscaler must not average over a pod that is leaving.
 	// A raised target that takes a draining pod back puts it on again.
 	LabelPoolUID = "workpulling.dev/pool-uid"
-	// LabelRole is what a pod does: RoleProducer or RoleWorker.
+	// LabelRole is what a pod does: producer or worker.
 	LabelRole = "workpulling.dev/role"
 	// LabelRevision is the hash of the part of the spec a pod was made from.
 	LabelRevision = "workpulling.dev/revision"
 )
 
-// Values of LabelRole.
+// Values of the label role.
 const (
-	// RoleProducer marks the pod that holds the queue of a flow.
+	// RoleProducer marks a pod that takes jobs in for a flow. One of a flow's
+	// producers owns the queue; with a PostgreSQL queue others may stand by.
 	RoleProducer = "producer"
 	// RoleWorker marks a pod of a pool.
 	RoleWorker = "worker"
@@ -40,12 +41,12 @@ const (
 	// AnnotationDraining marks a worker that the operator drains. Its value is the
 	// reason, for the reader.
 	AnnotationDraining = "workpulling.dev/draining"
-	// AnnotationFlows are the names of the flows that a worker pulls from, sorted
-	// and separated by commas.
+	// AnnotationFlows is the list of the flows that a worker pulls from: their
+	// names, sorted and separated by commas.
 	AnnotationFlows = "workpulling.dev/flows"
 	// AnnotationRuntimeRevision is the hash of the sidecar's image and
-	// configuration. It is apart from LabelRevision, because a new sidecar is no
-	// change of the template (runtime.updatePolicy decides).
+	// configuration. It is apart from the label workpulling.dev/revision, because a
+	// new sidecar is no change of the template (runtime.updatePolicy decides).
 	AnnotationRuntimeRevision = "workpulling.dev/runtime-revision"
 )
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -58,6 +59,31 @@ func TestEveryReasonIsInTheTable(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The reader of a page knows the words of the API, not the names that Go code has for them.
+func TestNoMeaningNamesAConstant(t *testing.T) {
+	goName := regexp.MustCompile(`\b(Condition|Reason|Label|Annotation|Role|Finalizer)[A-Z][a-z]+\w*`)
+	for _, file := range []string{"conditions.go", "labels.go"} {
+		blocks, err := constants(filepath.Join(root, "api", "v1alpha1", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range blocks {
+			for _, text := range append([]string{b.title}, texts(b.rows)...) {
+				if name := goName.FindString(text); name != "" || strings.HasPrefix(text, "Are ") {
+					t.Errorf("%s: %q names %q or is no sentence", file, text, name)
+				}
+			}
+		}
+	}
+}
+
+func texts(rows []row) (texts []string) {
+	for _, r := range rows {
+		texts = append(texts, r.text)
+	}
+	return texts
 }
 
 type reasonLiteral struct{ at, value string }
