@@ -3,9 +3,10 @@
 //	sidecar worker                  beside a worker's app: pulls jobs and posts them to it
 //	sidecar producer                beside a producing app, or alone as a gateway: takes jobs in, stores and dispatches them
 //	sidecar install-prestop DIR     copies the prestop program into a volume that it shares with the app, and ends
+//	sidecar remove-queue FLOW-UID   deletes all that PostgreSQL holds of a flow that was deleted, and ends
 //
 // Invariants:
-//   - Every start is an incarnation of its own: the pod's UID, and a nonce that was never used before (D-01).
+//   - Every start is an incarnation of its own: the pod's UID, and a nonce that was never used before.
 //   - SIGTERM ends it in order, as sidecar/worker and sidecar/producer say; it never exits in the middle of a job by itself.
 //   - Its heap stays below nine tenths of the container's memory limit, so that garbage alone gets nothing killed.
 package main
@@ -81,11 +82,12 @@ func command() *cobra.Command {
 			Args:  cobra.ExactArgs(1),
 			RunE:  func(_ *cobra.Command, args []string) error { return prestop.Install(args[0]) },
 		},
+		removeQueueCommand(place),
 	)
 	return root
 }
 
-// start gives run its logger and this process start's incarnation: the pod's UID and a fresh boot nonce (D-01).
+// start gives run its logger and this process start's incarnation: the pod's UID and a fresh boot nonce.
 func start(level string, run func(logr.Logger, protocol.Incarnation) error) error {
 	log, flush, err := newLogger(level)
 	if err != nil {

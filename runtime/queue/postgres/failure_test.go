@@ -173,7 +173,10 @@ func TestHangingServer(t *testing.T) {
 			_, err := postgres.New(ctx, optionsAt(server.Address(), "test1"))
 			return err
 		},
-		"remove": func(ctx context.Context) error { return postgres.Remove(ctx, optionsAt(server.Address(), "test1")) },
+		"remove": func(ctx context.Context) error {
+			_, err := postgres.Remove(ctx, optionsAt(server.Address(), "test1"))
+			return err
+		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		started := time.Now()

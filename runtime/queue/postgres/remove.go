@@ -16,45 +16,45 @@ import (
 const removeChunk = 10_000
 
 // Remove deletes all that a database holds of one flow, jobs and tombstones included. It is for flows that were deleted: whoever still
-// writes is fenced first, and finds its flow gone. It may be repeated, also after it was broken off; removing a flow that is not
-// there is no error. Errors are as those of New.
-func Remove(ctx context.Context, options Options) error {
+// writes is fenced first, and finds its flow gone. It may be repeated, also after it was broken off. False means that the database holds
+// nothing of that flow. Errors are as those of New.
+func Remove(ctx context.Context, options Options) (found bool, err error) {
 	if err := protocol.CheckID("flow UID", options.FlowUID); err != nil {
-		return err
+		return false, err
 	}
 	pool, hide, err := connect(ctx, options)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer pool.Close()
 	q := &Queue{pool: pool, hide: hide, sql: statementsIn(cmp.Or(options.Schema, DefaultSchema))}
 	version, err := formatOf(ctx, pool, cmp.Or(options.Schema, DefaultSchema))
 	if err == nil && version > 0 {
-		err = q.remove(ctx, options.FlowUID)
+		found, err = q.remove(ctx, options.FlowUID)
 	}
 	if err != nil {
-		return fmt.Errorf("removing the queue from PostgreSQL: %w", q.explain(ctx, err))
+		return found, fmt.Errorf("removing the queue from PostgreSQL: %w", q.explain(ctx, err))
 	}
-	return nil
+	return found, nil
 }
 
-func (q *Queue) remove(ctx context.Context, flowUID string) error {
+func (q *Queue) remove(ctx context.Context, flowUID string) (found bool, err error) {
 	if err := q.pool.QueryRow(ctx, q.sql.fenceAll, flowUID).Scan(&q.flow); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
+			return false, nil
 		}
-		return err
+		return false, err
 	}
 	for _, sql := range []string{q.sql.dropJobs, q.sql.dropSettled} {
 		if err := removeAll(ctx, q.pool, sql, q.flow); err != nil {
-			return err
+			return true, err
 		}
 	}
 	b := &pgx.Batch{} // one implicit transaction
 	for _, sql := range []string{q.sql.dropWorkers, q.sql.dropAudit, q.sql.dropFlow} {
 		b.Queue(sql, q.flow)
 	}
-	return q.pool.SendBatch(ctx, b).Close()
+	return true, q.pool.SendBatch(ctx, b).Close()
 }
 
 func removeAll(ctx context.Context, pool *pgxpool.Pool, sql string, flow int32) error {

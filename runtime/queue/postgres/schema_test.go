@@ -65,7 +65,7 @@ func TestNewerFormat(t *testing.T) {
 	if _, err := q.Apply(t.Context(), epoch, queue.Batch{Stores: requests("a")}); !errors.Is(err, queue.ErrUnsupportedFormat) {
 		t.Errorf("a writer: error %v", err)
 	}
-	if err := postgres.Remove(t.Context(), optionsAt(server.Address(), database)); !errors.Is(err, queue.ErrUnsupportedFormat) {
+	if _, err := postgres.Remove(t.Context(), optionsAt(server.Address(), database)); !errors.Is(err, queue.ErrUnsupportedFormat) {
 		t.Errorf("a removal: error %v", err)
 	}
 	if err := server.Exec(t.Context(), database, "UPDATE workpulling.format SET version = "+strconv.Itoa(postgres.Format)); err != nil {
@@ -230,8 +230,8 @@ func TestRemove(t *testing.T) {
 	database := server.Database(t)
 	options, other := optionsAt(server.Address(), database), optionsAt(server.Address(), database)
 	other.FlowUID = "other"
-	if err := postgres.Remove(t.Context(), options); err != nil {
-		t.Fatalf("without tables: %v", err)
+	if found, err := postgres.Remove(t.Context(), options); found || err != nil {
+		t.Fatalf("without tables: found %t, %v", found, err)
 	}
 	q, kept := opened(t, options), opened(t, other)
 	for _, each := range []*postgres.Queue{q, kept} {
@@ -242,9 +242,9 @@ func TestRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 {
-		if err := postgres.Remove(t.Context(), options); err != nil {
-			t.Fatal(err)
+	for _, want := range []bool{true, false} {
+		if found, err := postgres.Remove(t.Context(), options); found != want || err != nil {
+			t.Fatalf("found %t, want %t, %v", found, want, err)
 		}
 	}
 	_, err := q.Apply(t.Context(), 1, queue.Batch{})
