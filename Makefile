@@ -76,12 +76,16 @@ test-race: ## Run the tests of the concurrent parts under the race detector (nee
 	@hack/setup.sh race
 	@$(PROGRESS) "race tests" env CGO_ENABLED=1 go test -race ./runtime/... ./sidecar/... ./internal/...
 
+# The suites that a FOCUS chooses from; one that it leaves empty passes, so both are asked before.
+INTEGRATION_SPECS := ./test/integration/api ./test/integration/operator
+
 .PHONY: test-integration
-test-integration: cluster-bin ## Run the integration tests against a real control plane (FOCUS=regexp)
+test-integration: cluster-bin ## Run the integration tests against a real control plane (FOCUS=regexp of specs)
 	@hack/setup.sh go
+	$(if $(FOCUS),@chosen=$$(go test -v -tags integration -count=1 $(INTEGRATION_SPECS) -ginkgo.dry-run -ginkgo.no-color -ginkgo.focus='$(FOCUS)'); \
+		grep -qE 'Ran [1-9][0-9]* of ' <<<"$$chosen" || { echo "no spec of test/integration matches FOCUS=$(FOCUS)" >&2; exit 2; })
 	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) $(PROGRESS) "integration tests" \
-		go test -tags integration -count=1 -timeout $(TIMEOUT) ./test/integration/... \
-		$(if $(FOCUS),-ginkgo.focus='$(FOCUS)')
+		go test -tags integration -count=1 -timeout $(TIMEOUT) $(if $(FOCUS),$(INTEGRATION_SPECS) -ginkgo.focus='$(FOCUS)',./test/integration/...)
 
 .PHONY: test-cluster
 test-cluster: cluster-bin ## Run the local cluster's own tests: two nodes, partition, and starts that are killed half way
@@ -92,11 +96,13 @@ test-cluster: cluster-bin ## Run the local cluster's own tests: two nodes, parti
 test-e2e: cluster-bin $(HELM) ## Run the end-to-end tests on a real local Kubernetes (FOCUS=smoke, or any label filter)
 	@hack/setup.sh cluster postgres
 	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) HELM=$(HELM) $(PROGRESS) "end-to-end tests" \
-		go test -v -tags e2e -count=1 -timeout $(TIMEOUT) ./test/e2e/... $(if $(FOCUS),-ginkgo.label-filter='$(FOCUS)')
+		go test -v -tags e2e -count=1 -timeout $(TIMEOUT) ./test/e2e -ginkgo.fail-on-empty $(if $(FOCUS),-ginkgo.label-filter='$(FOCUS)')
 
 .PHONY: crash
 crash: cluster-bin ## Kill the real sidecars under load and prove that nothing was lost (DURATION=10m for each of three, SEED=k to replay, FOCUS=regexp, RESULTS=file)
 	@hack/setup.sh go postgres
+	$(if $(FOCUS),@chosen=$$(go test -tags crash ./test/crash -list '$(firstword $(subst /, ,$(FOCUS)))'); \
+		grep -q '^Test' <<<"$$chosen" || { echo "no test of test/crash matches FOCUS=$(FOCUS)" >&2; exit 2; })
 	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) WORKPULLING_REQUIRE_POSTGRES=1 $(PROGRESS) "crash tests" \
 		go test -v -tags crash -count=1 -timeout 0 ./test/crash -run '$(or $(FOCUS),.)' -args -length=$(DURATION) \
 		$(if $(SEED),-seed=$(SEED)) $(if $(RESULTS),-results=$(abspath $(RESULTS)))
