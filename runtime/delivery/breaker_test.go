@@ -189,7 +189,7 @@ func TestBreakerProbesOn(t *testing.T) {
 	}
 }
 
-// Every map keyed by a peer has an owner for removal (C-15).
+// Every map keyed by a peer has an owner for removal.
 func TestRevisionsAreForgotten(t *testing.T) {
 	w := newWorld(t, nil)
 	for i := range 3 * idleRevisions {

@@ -7,7 +7,7 @@
 // and feeds the results back as events. Time is a monotonic offset since an arbitrary start: nothing here can compare two
 // machines' clocks.
 //
-// Invariants (contract B.17), checked by the simulator after every step:
+// Invariants (those of the contract), checked by the simulator after every step:
 //   - I-1 no accepted job is in zero places: backlog, a binding, a back-off, the dead letters, or confirmed;
 //   - I-2 no job is in two live places at once inside one session;
 //   - I-3 the worker sequences of a binding are 1…current without a gap, and confirmed ≤ current ≤ demand seen;

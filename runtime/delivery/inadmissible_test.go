@@ -66,7 +66,7 @@ func TestB200_B201_InadmissibleDeliveryIsRefusedAlone(t *testing.T) {
 	}
 }
 
-// One worker that cannot take a job, such as one of an older version, does not keep it from the others (DESIGN 5.6).
+// One worker that cannot take a job, such as one of an older version, does not keep it from the others.
 func TestRefusedDeliveryIsServedToAnother(t *testing.T) {
 	w := newWorld(t, nil)
 	a, b := w.worker("a", nil).serve(confirmAll), w.worker("b", nil).serve(confirmAll)

@@ -104,7 +104,7 @@ func TestALieAboutTheEpochStopsNobody(t *testing.T) {
 	}
 }
 
-// B-217, A-012, C-18: two producers that share a name are detected and reported.
+// B-217, A-012: two producers that share a name are detected and reported.
 func TestB217_TwoProducersUnderOneName(t *testing.T) {
 	ack := func(queue string, epoch uint64, session string) protocol.RegistrationAck {
 		return protocol.RegistrationAck{Queue: queue, Epoch: epoch, Session: session}

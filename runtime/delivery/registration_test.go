@@ -429,7 +429,7 @@ func TestB174_JobsGoElsewhere(t *testing.T) {
 	w.equal("shares", []int{len(v.starts), len(b.starts)}, []int{0, 1})
 }
 
-// A pod's quarantine goes with the pod (C-15).
+// A pod's quarantine goes with the pod.
 func TestQuarantineGoesWithThePod(t *testing.T) {
 	w := newWorld(t, nil)
 	for i := range 8 {

@@ -247,7 +247,7 @@ func (w *world) advance(d time.Duration) {
 	}
 }
 
-// check verifies the invariants that can be seen from outside after every round (contract B.17).
+// check verifies the invariants that can be seen from outside after every round: those of the contract.
 func (w *world) check() {
 	w.t.Helper()
 	c := w.ctl

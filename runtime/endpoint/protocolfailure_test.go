@@ -29,7 +29,7 @@ func (q *rottenQueue) ReadJobs(ctx context.Context, seqs []int64) ([]protocol.Jo
 	return jobs, err
 }
 
-// DESIGN 5.15, G-161, B-237: a stored job that cannot be read is what no retry heals. The flow fails once with stage Protocol, over
+// G-161, B-237: a stored job that cannot be read is what no retry heals. The flow fails once with stage Protocol, over
 // streams that carry jobs at that time: submitters are told to come back, workers why they have no binding, and what had finished stays
 // finished. A person who has mended the row starts it anew, and everything else is delivered.
 func TestProtocolFailureEndsTheIncarnationOnce(t *testing.T) {

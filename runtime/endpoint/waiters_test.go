@@ -55,7 +55,7 @@ func heard(t *testing.T, words chan word, n int) (all []word) {
 	return all
 }
 
-// Every caller that waits for a confirmation is answered when the producer stops (A-008, C-26).
+// Every caller that waits for a confirmation is answered when the producer stops.
 func TestA008_StopAnswersEveryWaitingCaller(t *testing.T) {
 	f := newFlow(t, memoryQueue(t))
 	f.options.StopGrace = time.Nanosecond

@@ -7,7 +7,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// Now is a monotonic time since an arbitrary start; nothing here compares two machines' clocks (D-03).
+// Now is a monotonic time since an arbitrary start; nothing here compares two machines' clocks.
 type Now = time.Duration
 
 // CandidateConfig are the times of a Candidate.
@@ -92,7 +92,7 @@ func (c *Candidate) OwnerRead(now Now, owner queue.Owner, err error) {
 	case member.sameProcess(c.config.Self):
 		c.over = "it was this process, and gave up"
 	case member.PodUID == c.config.Self.PodUID:
-		c.over = "it was the process before this one in the same pod" // D-01
+		c.over = "it was the process before this one in the same pod"
 	}
 }
 
@@ -245,7 +245,7 @@ func (c *Candidate) byLease(now Now, why string) Decision {
 	}
 }
 
-// wake notices that this process was itself paused: what it has not heard meanwhile says nothing about others (D-13). To have waited
+// wake notices that this process was itself paused: what it has not heard meanwhile says nothing about others. To have waited
 // for an answer in vain is no pause: where the API server lies in a black hole, each look takes that long.
 func (c *Candidate) wake(now Now) {
 	if gap := now - c.last; gap > 4*c.config.Beat+c.config.Patience && c.last > 0 {

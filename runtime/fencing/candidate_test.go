@@ -79,15 +79,15 @@ func TestCandidate(t *testing.T) {
 		want    fencing.Act
 		why     string
 	}{
-		"an owner that answers":               {nil, repeat(well, 60), fencing.Wait, "owns the queue"},
-		"one refusal is no evidence":          {nil, []fencing.Answer{well, refused}, fencing.Wait, ""},
-		"two refusals are":                    {nil, []fencing.Answer{well, refused, refused}, fencing.Acquire, "nothing listens"},
-		"an answer between two refusals":      {nil, []fencing.Answer{well, refused, well, refused}, fencing.Wait, ""},
-		"no answer, for a while":              {nil, append(repeat(well, 3), repeat(nothing, 19)...), fencing.Wait, ""},
-		"no answer, for too long":             {nil, append(repeat(well, 3), repeat(nothing, 20)...), fencing.Acquire, "no sign of life for 10s"},
-		"another process in its place (D-14)": {nil, []fencing.Answer{well, restarted}, fencing.Acquire, "another process"},
-		"an owner that gave up":               {nil, []fencing.Answer{well, gaveUp}, fencing.Acquire, "gave up"},
-		"an owner without its queue":          {nil, append(repeat(well, 30), troubled), fencing.Acquire, "does not work for it"},
+		"an owner that answers":          {nil, repeat(well, 60), fencing.Wait, "owns the queue"},
+		"one refusal is no evidence":     {nil, []fencing.Answer{well, refused}, fencing.Wait, ""},
+		"two refusals are":               {nil, []fencing.Answer{well, refused, refused}, fencing.Acquire, "nothing listens"},
+		"an answer between two refusals": {nil, []fencing.Answer{well, refused, well, refused}, fencing.Wait, ""},
+		"no answer, for a while":         {nil, append(repeat(well, 3), repeat(nothing, 19)...), fencing.Wait, ""},
+		"no answer, for too long":        {nil, append(repeat(well, 3), repeat(nothing, 20)...), fencing.Acquire, "no sign of life for 10s"},
+		"another process in its place":   {nil, []fencing.Answer{well, restarted}, fencing.Acquire, "another process"},
+		"an owner that gave up":          {nil, []fencing.Answer{well, gaveUp}, fencing.Acquire, "gave up"},
+		"an owner without its queue":     {nil, append(repeat(well, 30), troubled), fencing.Acquire, "does not work for it"},
 		"an owner without its queue, just after an outage that both saw": {
 			func(tt *table) { tt.err = errors.New("down"); tt.look(nil); tt.err = nil }, []fencing.Answer{troubled}, fencing.Wait, "",
 		},
@@ -96,7 +96,7 @@ func TestCandidate(t *testing.T) {
 		},
 		"an owner that is no member, at first": {func(tt *table) { tt.owner.Address = "text" }, repeat(nothing, 10), fencing.Wait, ""},
 		"an owner that is no member, later":    {func(tt *table) { tt.owner.Address = "text" }, repeat(nothing, 25), fencing.Acquire, "no sign of life"},
-		"the process before this one in the same pod (D-01)": {
+		"the process before this one in the same pod": {
 			func(tt *table) {
 				before := me
 				before.BootNonce, before.Turn = "earlier", 1
@@ -190,7 +190,7 @@ func TestADeletedPodIsEvidence(t *testing.T) {
 	}
 }
 
-// A member that was itself paused has heard nothing because of that, and grants a full period (D-13).
+// A member that was itself paused has heard nothing because of that, and grants a full period.
 func TestAPauseOfThisProcessIsNoSilenceOfTheOwner(t *testing.T) {
 	tt := newTable()
 	nothing := fencing.Answer{}

@@ -3,12 +3,12 @@
 //
 // Invariants:
 //   - Identity is what the API server says about a token of our own audience, and what it holds about the pod that the token is
-//     bound to; nothing that the peer claims counts (G-080, D-04).
+//     bound to; nothing that the peer claims counts (G-080).
 //   - "You are refused" and "this cannot be decided now" are never mixed up: an unreachable API server, or a refused
-//     credential of our own, is the latter, and the caller tries again (B-091, C-32).
+//     credential of our own, is the latter, and the caller tries again (B-091).
 //   - No outage of the API server ends a binding: only the deletion of a pod's object is evidence, never its absence from a
 //     cache that is not filled.
 //   - Load on the API server is bounded whatever peers do: reviews are cached for seconds, coalesced and rate limited, workers
-//     and submitters apart (D-07, B-111).
+//     and submitters apart (B-111).
 //   - Classifiers are pure functions; clients only fetch what they judge.
 package fencing

@@ -254,7 +254,7 @@ func TestRefusedWorkers(t *testing.T) {
 	}
 }
 
-// "Cannot decide" is never "refused" (B-091, C-32), and is forgotten at once.
+// "Cannot decide" is never "refused" (B-091), and is forgotten at once.
 func TestOutageOfTheAPIServerMeansLater(t *testing.T) {
 	c := newCluster(t)
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError, http.StatusTooManyRequests, http.StatusServiceUnavailable} {

@@ -18,7 +18,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/transport"
 )
 
-// How long an answer counts. Tokens outlive their pod by about a minute anyway (D-05); the pod itself is looked at every time.
+// How long an answer counts. Tokens outlive their pod by about a minute anyway; the pod itself is looked at every time.
 const (
 	positiveTTL   = 30 * time.Second
 	negativeTTL   = 5 * time.Second

@@ -2,7 +2,7 @@ package protocol
 
 import "time"
 
-// Incarnation names one process start of one sidecar (D-01): a container restart keeps the pod UID and changes
+// Incarnation names one process start of one sidecar: a container restart keeps the pod UID and changes
 // the boot nonce.
 type Incarnation struct {
 	PodUID    string

@@ -5,7 +5,7 @@
 // The world is single-threaded and deterministic: the same seed and profile give the same trace, byte for byte, so that every
 // violation is reproduced by its seed alone. Nothing here sleeps or reads a clock.
 //
-// After every step the invariants of contract B.17 are checked from outside, from what the machines say and what the queue
+// After every step the invariants of the contract are checked from outside, from what the machines say and what the queue
 // committed, never from the machines' own bookkeeping alone:
 //
 //   - I-1 an unsettled row that a controller was told of is held by it;

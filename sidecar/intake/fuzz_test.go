@@ -37,7 +37,7 @@ func FuzzDecodeJobs(f *testing.F) {
 }
 
 // FuzzMessageID gives two submitters each a key or an event: no two of them share a MessageID unless everything of them is the same, or two
-// submitters could answer for each other (DESIGN 7).
+// submitters could answer for each other.
 func FuzzMessageID(f *testing.F) {
 	f.Add("system:serviceaccount:ns:a", "k", "system:serviceaccount:ns:b", "k")
 	f.Add("auth0|1", "k", "auth0", "1|k")

@@ -2,7 +2,7 @@ package intake
 
 import "testing"
 
-// Two submitters never share a MessageID, whatever their names are made of (DESIGN 7): the user auth0|1 with the key k is not the user auth0
+// Two submitters never share a MessageID, whatever their names are made of: the user auth0|1 with the key k is not the user auth0
 // with the key 1|k.
 func TestKeysOfTwoSubjectsNeverMeet(t *testing.T) {
 	for _, pair := range [][2][2]string{

@@ -313,7 +313,7 @@ func TestRestartKeepsJobs(t *testing.T) {
 }
 
 // A stop answers everybody who waits for a confirmation: those whose job ends meanwhile by its end, the others by what is known.
-// Nobody finds a broken connection (A-008, C-25, C-26).
+// Nobody finds a broken connection.
 func TestA008_StopAnswersThoseWhoWaitForAConfirmation(t *testing.T) {
 	p := newPod(t)
 	p.start()

@@ -33,7 +33,7 @@ func TestImpossibleLossesAreNone(t *testing.T) {
 }
 
 // FuzzLossFile opens any file, with the checksum that it has and with a right one: it is a figure that can be, and the next process
-// counts on from there (DESIGN 4).
+// counts on from there.
 func FuzzLossFile(f *testing.F) {
 	f.Add([]byte{}, false)
 	f.Add(make([]byte, lossBytes), true)
