@@ -74,7 +74,7 @@ func run(ctx context.Context, a arguments) (failed bool, err error) {
 			return false, err
 		}
 		r.keep(all)
-		chosen, note = slices.DeleteFunc(chosen, r.tried), r.note
+		chosen, note = slices.DeleteFunc(chosen, r.found), r.note
 	}
 	began := time.Now()
 	verdicts, err := hunt(ctx, root, chosen, a, note)

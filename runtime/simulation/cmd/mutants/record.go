@@ -18,7 +18,7 @@ const (
 )
 
 // record keeps verdicts in a page, each as soon as it is known, so that a run that was broken off goes on where it ended: a mutant that
-// the page says was tried at the same commit is not tried again.
+// the page says was found at the same commit is not tried again.
 type record struct {
 	path, commit  string
 	before, after string // the page around the table
@@ -73,10 +73,10 @@ func (r *record) keep(all []mutant) {
 	})
 }
 
-// tried reports whether the mutant was tried at this very commit.
-func (r *record) tried(m mutant) bool {
+// found reports whether the mutant was found at this very commit. One that survived is tried again, so that the run fails again.
+func (r *record) found(m mutant) bool {
 	return slices.ContainsFunc(r.rows, func(x row) bool {
-		return x.number == m.number && x.commit == r.commit && x.verdict != rowBroken
+		return x.number == m.number && x.commit == r.commit && x.verdict == rowFound
 	})
 }
 
