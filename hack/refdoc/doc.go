@@ -1,7 +1,7 @@
 // Command refdoc writes the reference under docs/reference from what is in the
 // code: the fields of both kinds from the CRDs, conditions, reasons, labels and
-// annotations from the constants of the API package, and the metrics from what
-// the processes register.
+// annotations from the constants of the API package, the metrics from what the
+// processes register, and the operator's flags from its flag set.
 //
 // Invariants:
 //

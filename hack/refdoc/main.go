@@ -52,5 +52,7 @@ func render(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{"conditions.md": conditions, "labels.md": labels, "api.md": fields, "metrics.md": figures}, nil
+	return map[string]string{
+		"conditions.md": conditions, "labels.md": labels, "api.md": fields, "metrics.md": figures, "operator-flags.md": flagsPage(),
+	}, nil
 }
