@@ -17,16 +17,9 @@ var (
 )
 
 const (
-	// KindWorkPullingFlow is the kind of a flow.
 	KindWorkPullingFlow = "WorkPullingFlow"
-	// KindWorkerPool is the kind of a pool.
-	KindWorkerPool = "WorkerPool"
+	KindWorkerPool      = "WorkerPool"
 )
-
-// Resource qualifies an unqualified resource name with the group of this API.
-func Resource(resource string) schema.GroupResource {
-	return GroupVersion.WithResource(resource).GroupResource()
-}
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,

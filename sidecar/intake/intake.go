@@ -61,7 +61,7 @@ type Intake struct {
 	memory  *semaphore.Weighted
 }
 
-// New returns an Intake.
+// New fills in the defaults of options that are left out.
 func New(options Options) *Intake {
 	if options.MaxPayload == nil {
 		options.MaxPayload = func() int { return 1 << 20 }

@@ -58,7 +58,7 @@ func (b *FlowBuilder) Generation(generation int64) *FlowBuilder {
 	return b
 }
 
-// Finalizers sets the finalizers.
+// Finalizers replaces the finalizers.
 func (b *FlowBuilder) Finalizers(finalizers ...string) *FlowBuilder {
 	b.flow.Finalizers = finalizers
 	return b
@@ -104,18 +104,6 @@ func (b *FlowBuilder) ProducerTemplate(template corev1.PodTemplateSpec) *FlowBui
 	return b
 }
 
-// Backlog bounds the waiting jobs.
-func (b *FlowBuilder) Backlog(maxJobs, maxBytes int64) *FlowBuilder {
-	b.flow.Spec.Backlog = v1alpha1.BacklogSpec{MaxJobs: &maxJobs, MaxBytes: &maxBytes}
-	return b
-}
-
-// MaxPayload bounds one payload, in bytes.
-func (b *FlowBuilder) MaxPayload(bytes int64) *FlowBuilder {
-	b.flow.Spec.Payload.MaxBytes = bytes
-	return b
-}
-
 // MaxAttempts sets when a failing job becomes a dead letter; 0 is never.
 func (b *FlowBuilder) MaxAttempts(attempts int32) *FlowBuilder {
 	b.flow.Spec.Redelivery.MaxAttempts = &attempts
@@ -137,18 +125,6 @@ func (b *FlowBuilder) Liveness(heartbeatSeconds, deadlineSeconds int32) *FlowBui
 	return b
 }
 
-// MaxWindow caps the flow control window of the pools.
-func (b *FlowBuilder) MaxWindow(jobs int32) *FlowBuilder {
-	b.flow.Spec.MaxFlowControlWindow = jobs
-	return b
-}
-
-// AllowServiceAccounts restricts whom workers may run as.
-func (b *FlowBuilder) AllowServiceAccounts(names ...string) *FlowBuilder {
-	b.flow.Spec.AllowedServiceAccounts = names
-	return b
-}
-
 // Suspended suspends the flow.
 func (b *FlowBuilder) Suspended() *FlowBuilder {
 	b.flow.Spec.Suspend = v1alpha1.SwitchEnabled
@@ -158,24 +134,6 @@ func (b *FlowBuilder) Suspended() *FlowBuilder {
 // DeletionPolicy sets what deletion does to unconfirmed jobs.
 func (b *FlowBuilder) DeletionPolicy(policy v1alpha1.DeletionPolicy) *FlowBuilder {
 	b.flow.Spec.DeletionPolicy = policy
-	return b
-}
-
-// UpdatePolicy sets when a new sidecar reaches the running producer.
-func (b *FlowBuilder) UpdatePolicy(policy v1alpha1.UpdatePolicy) *FlowBuilder {
-	b.flow.Spec.Runtime.UpdatePolicy = policy
-	return b
-}
-
-// Status sets the status.
-func (b *FlowBuilder) Status(status v1alpha1.WorkPullingFlowStatus) *FlowBuilder {
-	b.flow.Status = status
-	return b
-}
-
-// Condition adds a condition to the status.
-func (b *FlowBuilder) Condition(conditionType string, status metav1.ConditionStatus, reason string) *FlowBuilder {
-	b.flow.Status.Conditions = append(b.flow.Status.Conditions, condition(conditionType, status, reason, b.flow.Generation))
 	return b
 }
 

@@ -61,18 +61,6 @@ func (b *PoolBuilder) Generation(generation int64) *PoolBuilder {
 	return b
 }
 
-// Finalizers sets the finalizers.
-func (b *PoolBuilder) Finalizers(finalizers ...string) *PoolBuilder {
-	b.pool.Finalizers = finalizers
-	return b
-}
-
-// DeletedAt marks the pool as being deleted.
-func (b *PoolBuilder) DeletedAt(at metav1.Time) *PoolBuilder {
-	b.pool.DeletionTimestamp = &at
-	return b
-}
-
 // Replicas sets the number of workers.
 func (b *PoolBuilder) Replicas(replicas int32) *PoolBuilder {
 	b.pool.Spec.Replicas = &replicas
@@ -85,7 +73,7 @@ func (b *PoolBuilder) Image(image string) *PoolBuilder {
 	return b
 }
 
-// Flows sets the flows.
+// Flows replaces the flow that MakePool was given.
 func (b *PoolBuilder) Flows(names ...string) *PoolBuilder {
 	b.pool.Spec.Flows = names
 	return b
@@ -103,69 +91,15 @@ func (b *PoolBuilder) Template(template corev1.PodTemplateSpec) *PoolBuilder {
 	return b
 }
 
-// ServiceAccount sets whom the workers run as.
-func (b *PoolBuilder) ServiceAccount(name string) *PoolBuilder {
-	b.pool.Spec.Template.Spec.ServiceAccountName = name
-	return b
-}
-
-// Window sets the flow control window, in jobs.
-func (b *PoolBuilder) Window(jobs int32) *PoolBuilder {
-	b.pool.Spec.FlowControlWindow = jobs
-	return b
-}
-
 // Concurrency sets how many jobs a worker runs at once.
 func (b *PoolBuilder) Concurrency(jobs int32) *PoolBuilder {
 	b.pool.Spec.Concurrency = jobs
 	return b
 }
 
-// ResendInterval sets the resend interval, in milliseconds.
-func (b *PoolBuilder) ResendInterval(milliseconds int32) *PoolBuilder {
-	b.pool.Spec.ResendIntervalMilliseconds = milliseconds
-	return b
-}
-
 // Handler sets where jobs are posted and how long one may take, in seconds.
 func (b *PoolBuilder) Handler(port int32, path string, timeoutSeconds int32) *PoolBuilder {
 	b.pool.Spec.Handler.HTTP = &v1alpha1.HTTPHandlerSpec{Port: port, Path: path, TimeoutSeconds: timeoutSeconds}
-	return b
-}
-
-// DrainTimeout sets how long a draining worker may take, in seconds.
-func (b *PoolBuilder) DrainTimeout(seconds int32) *PoolBuilder {
-	b.pool.Spec.Drain.TimeoutSeconds = seconds
-	return b
-}
-
-// Update sets the pace of a rollout.
-func (b *PoolBuilder) Update(maxSurge, maxUnavailable intstr.IntOrString) *PoolBuilder {
-	b.pool.Spec.Update = v1alpha1.UpdateSpec{MaxSurge: &maxSurge, MaxUnavailable: &maxUnavailable}
-	return b
-}
-
-// Paused holds the rollouts.
-func (b *PoolBuilder) Paused() *PoolBuilder {
-	b.pool.Spec.Paused = v1alpha1.SwitchEnabled
-	return b
-}
-
-// UpdatePolicy sets when a new sidecar reaches running workers.
-func (b *PoolBuilder) UpdatePolicy(policy v1alpha1.UpdatePolicy) *PoolBuilder {
-	b.pool.Spec.Runtime.UpdatePolicy = policy
-	return b
-}
-
-// Status sets the status.
-func (b *PoolBuilder) Status(status v1alpha1.WorkerPoolStatus) *PoolBuilder {
-	b.pool.Status = status
-	return b
-}
-
-// Condition adds a condition to the status.
-func (b *PoolBuilder) Condition(conditionType string, status metav1.ConditionStatus, reason string) *PoolBuilder {
-	b.pool.Status.Conditions = append(b.pool.Status.Conditions, condition(conditionType, status, reason, b.pool.Generation))
 	return b
 }
 

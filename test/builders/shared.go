@@ -21,7 +21,3 @@ func defaultResources() corev1.ResourceRequirements {
 		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
 	}
 }
-
-func condition(conditionType string, status metav1.ConditionStatus, reason string, generation int64) metav1.Condition {
-	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, ObservedGeneration: generation}
-}
