@@ -191,7 +191,7 @@ func TestEveryReasonOfFlowAcceptedIsInItsTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var tables string
-	for _, section := range strings.Split(string(page), "\n## ") {
+	for section := range strings.SplitSeq(string(page), "\n## ") {
 		if title, table, _ := strings.Cut(section, "\n"); strings.Contains(title, "FlowAccepted") {
 			tables += table
 		}
