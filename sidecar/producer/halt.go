@@ -81,8 +81,8 @@ func replace(path string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(content)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+	_, failure := file.Write(content)
+	if err := errors.Join(failure, file.Sync(), file.Close()); err != nil {
 		return err
 	}
 	return os.Rename(path+".new", path)
