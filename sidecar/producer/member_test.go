@@ -209,6 +209,13 @@ func startCrew(t *testing.T, size int) *crew {
 	for _, p := range c.members {
 		p.start()
 	}
+	t.Cleanup(func() { // together, for each stays for a while to pass requests on; its own cleanup tells how it ended
+		var stops sync.WaitGroup
+		for _, p := range c.members {
+			stops.Go(func() { _ = p.stop() })
+		}
+		stops.Wait()
+	})
 	c.active()
 	return c
 }
@@ -457,12 +464,17 @@ func TestAMemberThatIsCutOffFromTheQueueIsReplaced(t *testing.T) {
 	active := c.active()
 	c.stored(c.members[active], "kept", "")
 	c.connections[active].sever(errors.New("no route to the database"))
-	if status, _ := c.members[active].submit("lost on its way", ""); status == 201 {
-		t.Error("stored without a database")
-	}
+	answer := make(chan int, 1)
+	go func() {
+		status, _ := c.members[active].submit("lost on its way", "")
+		answer <- status
+	}()
 	next := c.active(active)
 	epoch := c.database.owner.Epoch
 	c.connections[active].sever(nil)
+	if status := <-answer; status == 201 {
+		t.Error("stored without a database")
+	}
 	c.members[active].until("it stands by again", func() bool {
 		s := c.members[active].operator.stats()
 		return s.GetState() == "Standby" && s.GetQueueAvailable()
@@ -481,12 +493,17 @@ func TestAnOutageOfTheQueueMovesNothing(t *testing.T) {
 	active := c.active()
 	c.stored(c.members[active], "kept", "")
 	c.database.fail(errors.New("the database is away"))
-	_, _ = c.members[active].submit("unknown outcome", "")
+	answered := make(chan struct{})
+	go func() { // it is answered when the database is back, or not in time
+		defer close(answered)
+		_, _ = c.members[active].submit("unknown outcome", "")
+	}()
 	c.members[active].until("both say so", func() bool {
 		return !c.members[0].operator.stats().GetQueueAvailable() && !c.members[1].operator.stats().GetQueueAvailable()
 	})
 	<-time.After(10 * time.Second) // long enough for both to act, if they would, and for the owner to wait longer than a standby does
 	c.database.fail(nil)
+	<-answered
 	if now := c.active(); now != active {
 		t.Errorf("member %d has the queue, had been %d", now, active)
 	}
