@@ -99,7 +99,7 @@ test-e2e: cluster-bin $(HELM) ## Run the end-to-end tests on a real local Kubern
 		go test -v -tags e2e -count=1 -timeout $(TIMEOUT) ./test/e2e -ginkgo.fail-on-empty $(if $(FOCUS),-ginkgo.label-filter='$(FOCUS)')
 
 .PHONY: crash
-crash: cluster-bin ## Kill the real sidecars under load and prove that nothing was lost (DURATION=10m for each of three, SEED=k to replay, FOCUS=regexp, RESULTS=file)
+crash: cluster-bin ## Kill the real sidecars under load and prove that nothing was lost (DURATION=10m for each of four, SEED=k to replay, FOCUS=regexp, RESULTS=file)
 	@hack/setup.sh go postgres
 	$(if $(FOCUS),@chosen=$$(go test -tags crash ./test/crash -list '$(firstword $(subst /, ,$(FOCUS)))'); \
 		grep -q '^Test' <<<"$$chosen" || { echo "no test of test/crash matches FOCUS=$(FOCUS)" >&2; exit 2; })

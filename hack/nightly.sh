@@ -10,7 +10,7 @@
 #   SEEDS=n          seeds in all (1000000), CHUNK=n at a time (50000)
 #   FUZZ_TIME=t      how long each fuzzer runs (5m)
 #   SOAK_DOCUMENTS=n documents of the soak (60000)
-#   CRASH_DURATION=t how long processes are killed, in each of three tests (10m)
+#   CRASH_DURATION=t how long each of the four crash tests lasts (10m)
 set -euo pipefail
 
 cd "$(dirname "$0")/.."

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -58,6 +59,8 @@ type Options struct {
 	App     string
 	Seed    uint64
 	Workers int
+	// API says under which address the programs, unlike the bed itself, find the API server of an address; nil for the same.
+	API func(address string) string
 	// Flow changes the flow before it is made.
 	Flow func(*v1alpha1.WorkPullingFlow)
 	// Objects are made before the flow, in its namespace.
@@ -72,6 +75,7 @@ type Bed struct {
 	Spared    string
 	env       *environment.Environment
 	namespace string
+	address   string // of the API server, for programs
 	operator  *container
 	producers int
 	leader    atomic.Pointer[pod] // as follow saw it last
@@ -168,8 +172,16 @@ func (b *Bed) startNode(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the address of the API server: %w", err)
 	}
+	b.address = api.Host
+	if b.API != nil {
+		b.address = b.API(api.Host)
+	}
+	host, port, err := net.SplitHostPort(b.address)
+	if err != nil {
+		return fmt.Errorf("reading the address of the API server: %w", err)
+	}
 	b.Node = &Node{
-		client: b.env.Client, namespace: b.namespace, apiHost: api.Hostname(), apiPort: api.Port(),
+		client: b.env.Client, namespace: b.namespace, apiHost: host, apiPort: port,
 		sidecar: b.program("sidecar"), app: b.App, seed: b.Seed, net: byte(100 + os.Getpid()%100),
 		dir: filepath.Join(b.Dir, "p"), ledgers: b.Ledgers(), logs: filepath.Join(b.Dir, "logs"),
 	}
@@ -185,11 +197,15 @@ func (b *Bed) startOperator(context.Context) error {
 	if err != nil {
 		return err
 	}
+	kubeconfig, err := b.kubeconfig()
+	if err != nil {
+		return err
+	}
 	reports := fmt.Sprintf("127.0.0.1:%d", port)
 	b.operator = runContainer("operator", command{
 		program: b.program("operator"),
 		args: []string{
-			"--kubeconfig=" + b.env.Kubeconfig, "--namespace=" + b.namespace, "--runtime-image=workpulling/runtime:crash",
+			"--kubeconfig=" + kubeconfig, "--namespace=" + b.namespace, "--runtime-image=workpulling/runtime:crash",
 			fmt.Sprintf("--operator-address=%s:%d", operatorHost, port), "--reports-bind-address=" + reports, "--metrics-bind-address=0",
 			"--health-probe-bind-address=0", "--leader-elect=false",
 		},
@@ -197,6 +213,23 @@ func (b *Bed) startOperator(context.Context) error {
 		log: filepath.Join(b.Dir, "logs", "operator.log"),
 	}, b.Node.unasked)
 	return nil
+}
+
+// kubeconfig writes that of the environment with the address for programs.
+func (b *Bed) kubeconfig() (string, error) {
+	text, err := os.ReadFile(b.env.Kubeconfig)
+	if err != nil {
+		return "", fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	api, err := url.Parse(b.env.Config.Host)
+	if err != nil {
+		return "", fmt.Errorf("reading the address of the API server: %w", err)
+	}
+	path := filepath.Join(b.Dir, "kubeconfig")
+	if err := os.WriteFile(path, bytes.ReplaceAll(text, []byte(api.Host), []byte(b.address)), 0o600); err != nil {
+		return "", fmt.Errorf("writing the operator's kubeconfig: %w", err)
+	}
+	return path, nil
 }
 
 // objects makes the flow and its pool.
