@@ -183,8 +183,8 @@ type (
 		Reason       string
 	}
 	// ResolveClaims asks the host about jobs that a worker has finished and this Controller does not hold: they ended before. One that
-	// lies among the dead letters under that very store sequence is to be confirmed, under the epoch given. Without a PodUID the claim
-	// came before the end, and is not made again: the host goes on until it knows.
+	// lies among the dead letters under that very store sequence is to be confirmed, under the epoch given. The
+	// host goes on until it knows. Without a PodUID the claim came before the end.
 	ResolveClaims struct {
 		Epoch             queue.Epoch
 		PodUID, BindingID string

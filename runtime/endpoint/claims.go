@@ -9,8 +9,8 @@ import (
 )
 
 // resolve finds out what became of jobs that a worker has finished and the Controller does not hold, and confirms those of them
-// that lie among the dead letters. What cannot be told now is left out, and the worker claims it again. A confirm whose answer is lost
-// is looked at again until it is known, and so is a job that no worker would claim again: else nobody would count the dead letter out.
+// that lie among the dead letters. It goes on until it knows: the worker may not claim them again for long, and a dead letter whose
+// confirm has lost its answer would be counted for ever. The Controller asks for one binding once at a time.
 func (p *Producer) resolve(a delivery.ResolveClaims) {
 	p.operate(p.operationTimeout(), true, func(context.Context) (delivery.Event, func()) {
 		tried := map[queue.JobRef]bool{}
@@ -35,7 +35,7 @@ func (p *Producer) resolveOnce(a delivery.ResolveClaims, tried map[queue.JobRef]
 	for _, ref := range a.Refs {
 		state, found, err := p.lookup(ref)
 		if err != nil {
-			doubt = doubt || tried[ref] || a.PodUID == ""
+			doubt = true
 			continue
 		}
 		switch known := found && state.StoreSeq == ref.StoreSeq; {

@@ -178,7 +178,7 @@ func TestDecisionAboutADamagedRowEnds(t *testing.T) {
 func TestClaimedLetterIsCountedOut(t *testing.T) {
 	for name, trouble := range map[string]func(*faultyQueue){
 		"the answer to its confirm is lost": func(q *faultyQueue) { q.loseAnswers(2) },
-		"it cannot be looked up":            func(q *faultyQueue) { q.failLookups(2) }, // no worker is there to claim it again
+		"it cannot be looked up":            func(q *faultyQueue) { q.failLookups(2) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &faultyQueue{WorkQueue: memoryQueue(t)}

@@ -43,6 +43,7 @@ type controllerView struct {
 	gone       map[protocol.Incarnation]bool // it was told that the process is over, after it had been bound
 	finished   map[queue.JobRef]bool         // heard as confirmed, on the stream that counts, by this process
 	owed       map[queue.JobRef]bool         // had a try that failed, which is not written yet
+	excused    uint64                        // how often a revision was paused, when tries were last owed
 	returned   map[queue.JobRef]int          // came back untouched and wait for another worker; the attempt that they wait for
 
 	claims map[delivery.ConnID][]protocol.Claim // of the latest registration of a stream, those that are true
@@ -314,8 +315,8 @@ func (v *controllerView) after(event delivery.Event, actions []delivery.Action) 
 	}
 	v.checkOrder()
 	v.dispatches = v.dispatches[:0]
-	if len(v.owed) > 0 && len(v.stats().Paused) > 0 {
-		clear(v.owed) // the failures of a paused revision are its own
+	if len(v.owed) > 0 {
+		v.excusePaused()
 	}
 	if e, ok := event.(delivery.Applied); ok {
 		v.checkAnswer(e)
@@ -324,6 +325,15 @@ func (v *controllerView) after(event delivery.Event, actions []delivery.Action) 
 		v.checkHeld()
 		v.checkStats(dispatched)
 	}
+}
+
+// excusePaused forgets the failures of a paused revision, which are its own; also of one that a success in the same message has let go on.
+func (v *controllerView) excusePaused() {
+	s := v.stats()
+	if len(s.Paused) > 0 || s.Pauses != v.excused {
+		clear(v.owed)
+	}
+	v.excused = s.Pauses
 }
 
 // checkAnswer is B-070: a fenced writer ends at once. And when the lane rests after a write that succeeded, no try that

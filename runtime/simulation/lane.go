@@ -196,7 +196,7 @@ func (p *producer) resolveAgain(a delivery.ResolveClaims, tried map[queue.JobRef
 		for _, ref := range letters {
 			tried[ref] = true
 		}
-		if !definite && (len(tried) > 0 || a.PodUID == "") {
+		if !definite {
 			w.plan(100*time.Millisecond+w.upTo(time.Second), func() { p.receive(func() { p.resolveAgain(a, tried) }) })
 			return
 		}
