@@ -16,11 +16,13 @@ type consumerView struct {
 
 	window      int // the largest it was ever configured with
 	concurrency int // likewise
+	memory      int // the most finished jobs of a flow that it may remember
 	running     map[string]*run
 	runs        int
 	runIDs      map[delivery.RunID]bool
 	succeeded   map[flowJob]bool // whose handler ended in success in this process
-	finished    map[flowRef]bool // jobs of which nobody refused that
+	finished    map[flowRef]bool // jobs of which nobody refused that, and which it must remember
+	latest      []flowRef        // the order in which they were finished
 	settlements map[settlementKey]protocol.Settlement
 	appReady    bool
 }
@@ -62,6 +64,7 @@ func newConsumerView(s *sidecar) *consumerView {
 
 func (v *consumerView) reconfigured(c delivery.ConsumerConfig) {
 	v.window, v.concurrency = max(v.window, c.Window), max(v.concurrency, c.Concurrency)
+	v.memory = max(v.memory, 2*(c.Window+c.Concurrency))
 }
 
 func (v *consumerView) before(event delivery.ConsumerEvent) {
@@ -218,6 +221,16 @@ func (v *consumerView) checkTurns(started *link) {
 	}
 }
 
+// finish notes a success. A worker remembers the latest of each flow and no more; here they count over all flows, which asks for less.
+func (v *consumerView) finish(r *run) {
+	v.finished[r.ref()] = !r.canceled
+	v.latest = append(v.latest, r.ref())
+	if len(v.latest) > v.memory {
+		delete(v.finished, v.latest[0])
+		v.latest = v.latest[1:]
+	}
+}
+
 // ended books the end of a handler, before the machine hears of it.
 func (v *consumerView) ended(r *run, outcome protocol.Outcome) {
 	id := r.delivery.Job.MessageID
@@ -226,7 +239,7 @@ func (v *consumerView) ended(r *run, outcome protocol.Outcome) {
 	f := r.flow.ledger.bySeq[r.delivery.StoreSeq]
 	if outcome == protocol.Confirmed {
 		v.succeeded[flowJob{r.flow, id}], r.flow.ledger.succeeded[id] = true, true
-		v.finished[r.ref()] = !r.canceled
+		v.finish(r)
 	}
 	if f == nil || f.ref.MessageID != id {
 		return
