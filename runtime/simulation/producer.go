@@ -315,11 +315,7 @@ func (w *flow) healProducers() {
 		}
 		p.resume()
 	}
-	if p := w.active(); p != nil && (p.failed || p.epoch < w.ledger.epoch && !p.view.loading) {
-		p.end()
-	}
-	if w.active() == nil {
-		w.bootProducer()
+	if w.replaceStale() {
 		return
 	}
 	w.active().reconfigure(w.tunables.controller)
@@ -328,6 +324,24 @@ func (w *flow) healProducers() {
 			p.take(delivery.SetIntake{Open: true, Dispatch: true})
 		}
 	})
+}
+
+// replaceStale is what hosts do that read now and then who owns the queue: one that has the queue no more gives up, also if it has nothing
+// to write. Of one that loads it can be told only later.
+func (w *flow) replaceStale() bool {
+	p := w.active()
+	switch {
+	case p == nil:
+	case !p.failed && p.view.loading:
+		w.plan(5*time.Second, func() { w.replaceStale() })
+		return false
+	case !p.failed && p.epoch == w.ledger.epoch:
+		return false
+	default:
+		p.end()
+	}
+	w.bootProducer()
+	return true
 }
 
 func (p *producer) reconfigure(c delivery.ControllerConfig) {
