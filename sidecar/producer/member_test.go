@@ -273,11 +273,11 @@ func TestOneMemberHasTheQueueAndTheOthersStandBy(t *testing.T) {
 	for i, p := range c.members {
 		p.until("it reports what it is", func() bool {
 			s := p.operator.stats()
-			return s != nil && (s.State == "Running") == (i == active)
+			return s != nil && (s.State == "Running") == (i == active) && s.Epoch == uint64(c.database.owner.Epoch)
 		})
 		s := p.operator.stats()
 		states[s.State]++
-		if s.Epoch != uint64(c.database.owner.Epoch) || !s.QueueAvailable || s.PodName != p.options.PodName {
+		if !s.QueueAvailable || s.PodName != p.options.PodName {
 			t.Errorf("member %d reports %v", i, s)
 		}
 	}
