@@ -273,7 +273,8 @@ func TestOneMemberHasTheQueueAndTheOthersStandBy(t *testing.T) {
 	for i, p := range c.members {
 		p.until("it reports what it is", func() bool {
 			s := p.operator.stats()
-			return s != nil && (s.State == "Running") == (i == active) && s.Epoch == uint64(c.database.owner.Epoch)
+			owner, _ := c.database.Owner(t.Context())
+			return s != nil && (s.State == "Running") == (i == active) && s.Epoch == uint64(owner.Epoch)
 		})
 		s := p.operator.stats()
 		states[s.State]++
