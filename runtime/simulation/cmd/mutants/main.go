@@ -36,7 +36,7 @@ func main() {
 	var a arguments
 	flag.IntVar(&a.n, "n", 0, "try only so many, another choice each day; 0 tries all")
 	flag.StringVar(&a.only, "only", "", "try only these numbers, separated by commas")
-	flag.Uint64Var(&a.seeds, "seeds", 6000, "within how many seeds the simulator must find a mutant")
+	flag.Uint64Var(&a.seeds, "seeds", 20000, "within how many seeds the simulator must find a mutant")
 	flag.IntVar(&a.parallel, "parallel", runtime.GOMAXPROCS(0), "how many to try at a time")
 	flag.DurationVar(&a.limit, "limit", 20*time.Minute, "how long one mutant may take")
 	flag.StringVar(&a.record, "record", "", "keep the verdicts in this page, and go on after those that it has of this commit")
