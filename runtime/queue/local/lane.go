@@ -20,30 +20,13 @@ func (q *Queue) write(ctx context.Context, epoch queue.Epoch, bytes int, do deed
 	return q.lane.Do(&operation{Ctx: ctx, Epoch: epoch, Bytes: bytes, Deed: do})
 }
 
-// commit runs a group in one transaction. If that fails, nothing that was said inside it counts, not even a refusal: it may have
-// rested on a neighbour that did not happen after all. Each operation then gets a transaction of its own, so that on a full
-// disk a large store does not take a small confirm down with it.
-func (q *Queue) commit(group []*operation) {
-	errs := make([]error, len(group))
-	failure := q.update(func(t *table) {
-		for i, op := range group {
-			if errs[i] = op.Ctx.Err(); errs[i] == nil {
-				errs[i] = run(op, t, q.clock())
-			}
-		}
+// commit runs a group in one transaction. If that fails, each operation gets a transaction of its own, so that on a full disk a large
+// store does not take a small confirm down with it.
+func (q *Queue) commit(group []*operation) (errs []error, failure error) {
+	failure = q.update(func(t *table) {
+		errs = lane.Each(group, func(op *operation) error { return run(op, t, q.clock()) })
 	})
-	if failure != nil && len(group) > 1 {
-		for i := range group {
-			q.commit(group[i : i+1])
-		}
-		return
-	}
-	for i, op := range group {
-		if failure != nil {
-			errs[i] = failure
-		}
-		op.End(errs[i])
-	}
+	return errs, failure
 }
 
 func run(op *operation, t *table, now time.Time) error {

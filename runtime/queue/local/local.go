@@ -84,7 +84,7 @@ func Open(ctx context.Context, options Options) (*Queue, error) {
 		return nil, errors.New("local queue: Dir and FlowUID are required")
 	}
 	q := &Queue{clock: options.Clock, random: options.Random, committing: make(chan struct{}, 1)}
-	q.lane = lane.New(errClosed, q.commit)
+	q.lane = lane.New(errClosed, lane.Backend[deed]{Transact: q.commit, Apart: func(error) bool { return true }})
 	if q.clock == nil {
 		q.clock = time.Now //nolint:forbidigo // the default of the injected clock
 	}

@@ -27,26 +27,17 @@ type operation = lane.Operation[deed]
 
 func (q *Queue) write(op *operation) error { return q.explain(op.Ctx, q.lane.Do(op)) }
 
-// run runs a group in one transaction. If that fails, nothing that was said inside it counts, not even a refusal: it may have
-// rested on a neighbour that did not happen after all. Where the server itself refused, each operation then gets a transaction of
-// its own, so that one that the server cannot take does not take the others down with it.
-func (q *Queue) run(group []*operation) {
+func (q *Queue) run(group []*operation) ([]error, error) {
 	ctx, cancel := groupContext(group)
-	errs, failure := q.transact(ctx, group)
-	cancel()
-	var refused *pgconn.PgError
-	if len(group) > 1 && errors.As(failure, &refused) {
-		for i := range group {
-			q.run(group[i : i+1])
-		}
-		return
-	}
-	for i, op := range group {
-		if failure != nil {
-			errs[i] = failure
-		}
-		op.End(errs[i])
-	}
+	defer cancel()
+	return q.transact(ctx, group)
+}
+
+// refused says that the server itself refused a transaction. Each operation then gets one of its own, so that one that the server cannot
+// take does not take the others down with it.
+func refused(failure error) bool {
+	_, ok := errors.AsType[*pgconn.PgError](failure)
+	return ok
 }
 
 // groupContext ends when every operation's context has ended, and after maxTransaction at the latest.

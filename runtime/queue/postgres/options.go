@@ -98,7 +98,7 @@ func New(ctx context.Context, options Options) (_ *Queue, err error) {
 		pool: pool, hide: hide, sql: statementsIn(cmp.Or(options.Schema, DefaultSchema)),
 		clock: options.Clock, random: options.Random,
 	}
-	q.lane = lane.New(errClosed, q.run)
+	q.lane = lane.New(errClosed, lane.Backend[deed]{Transact: q.run, Apart: refused})
 	if q.random == nil {
 		q.random = rand.Reader
 	}

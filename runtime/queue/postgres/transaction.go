@@ -12,6 +12,7 @@ import (
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/internal/lane"
 	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
 )
 
@@ -54,24 +55,21 @@ type forgetting struct {
 // transact runs a group: one round trip to lock and read, one to write and commit. The first result holds an error for each
 // operation; the second voids them all.
 func (q *Queue) transact(ctx context.Context, group []*operation) ([]error, error) {
-	errs := make([]error, len(group))
 	conn, err := q.pool.Acquire(ctx)
 	if err != nil {
-		return errs, fmt.Errorf("connecting: %w", err)
+		return nil, fmt.Errorf("connecting: %w", err)
 	}
 	defer conn.Release() // a connection with an open transaction is closed by this, which ends the transaction
 	t := &transaction{q: q, conn: conn, view: newView()}
 	if err := t.begin(ctx, group); err != nil {
-		return errs, err
+		return nil, err
 	}
-	for i, op := range group {
-		if errs[i] = op.Ctx.Err(); errs[i] != nil {
-			continue
+	errs := lane.Each(group, func(op *operation) error {
+		if err := q.owns(op.Epoch, t.flow); err != nil {
+			return err
 		}
-		if errs[i] = q.owns(op.Epoch, t.flow); errs[i] == nil {
-			errs[i] = op.Deed.do(t, t.now)
-		}
-	}
+		return op.Deed.do(t, t.now)
+	})
 	if !slices.Contains(errs, nil) {
 		_, err := conn.Exec(ctx, "ROLLBACK")
 		return errs, err

@@ -33,14 +33,31 @@ type Operation[D any] struct {
 	done chan error // buffered: the answer never waits for a caller that gave up
 }
 
-// End answers the caller. It is called once.
-func (o *Operation[D]) End(err error) { o.done <- err }
+// Backend commits groups.
+type Backend[D any] struct {
+	// Transact does a group of at least one in one transaction, with Each. The first result holds an error for each operation; the second
+	// voids them all.
+	Transact func(group []*Operation[D]) ([]error, error)
+	// Apart says after a failure of several that each may pass by itself, so that one does not take the others down with it.
+	Apart func(failure error) bool
+}
+
+// Each does the operations of a group, and returns how each ended: one whose caller has left does not happen.
+func Each[D any](group []*Operation[D], do func(*Operation[D]) error) []error {
+	errs := make([]error, len(group))
+	for i, op := range group {
+		if errs[i] = op.Ctx.Err(); errs[i] == nil {
+			errs[i] = do(op)
+		}
+	}
+	return errs
+}
 
 // Lane is the line of a queue's writes. It is safe for concurrent use.
 type Lane[D any] struct {
-	run    func([]*Operation[D])
-	ended  error
-	holder chan struct{} // semaphore of one
+	backend Backend[D]
+	ended   error
+	holder  chan struct{} // semaphore of one
 
 	mu      sync.Mutex // guards what follows
 	pending []*Operation[D]
@@ -49,9 +66,9 @@ type Lane[D any] struct {
 	flusher sync.WaitGroup
 }
 
-// New returns a Lane. run commits a group of at least one and ends each of its operations; ended is what operations of a closed lane get.
-func New[D any](ended error, run func([]*Operation[D])) *Lane[D] {
-	return &Lane[D]{run: run, ended: ended, holder: make(chan struct{}, 1)}
+// New returns a Lane. ended is what operations of a closed lane get.
+func New[D any](ended error, backend Backend[D]) *Lane[D] {
+	return &Lane[D]{backend: backend, ended: ended, holder: make(chan struct{}, 1)}
 }
 
 // Do hands an operation to the next group and waits for its end or its context's. After the context's end it may still happen, so what
@@ -97,6 +114,25 @@ func (l *Lane[D]) flush() {
 		l.Release()
 		if group == nil {
 			return
+		}
+	}
+}
+
+// run commits a group and answers its callers. If that fails, nothing that was said inside it counts, not even a refusal: it may have
+// rested on a neighbour that did not happen after all.
+func (l *Lane[D]) run(group []*Operation[D]) {
+	errs, failure := l.backend.Transact(group)
+	if failure != nil && len(group) > 1 && l.backend.Apart(failure) {
+		for i := range group {
+			l.run(group[i : i+1])
+		}
+		return
+	}
+	for i, op := range group {
+		if failure != nil {
+			op.done <- failure
+		} else {
+			op.done <- errs[i]
 		}
 	}
 }
@@ -164,7 +200,7 @@ func (l *Lane[D]) Close() bool {
 	l.pending = nil
 	l.mu.Unlock()
 	for _, op := range rest {
-		op.End(l.ended)
+		op.done <- l.ended
 	}
 	l.Release()
 	l.flusher.Wait()

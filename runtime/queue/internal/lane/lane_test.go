@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var errEnded = errors.New("ended")
+var errEnded, errBad = errors.New("ended"), errors.New("bad")
 
 type operation = lane.Operation[string]
 
@@ -24,19 +24,26 @@ type operation = lane.Operation[string]
 type line struct {
 	*lane.Lane[string]
 	groups [][]string
+	apart  bool
 }
 
 func newLine() *line {
 	l := &line{}
-	l.Lane = lane.New(errEnded, func(group []*operation) {
-		var deeds []string
-		for _, op := range group {
-			deeds = append(deeds, op.Deed)
-			op.End(nil)
-		}
-		l.groups = append(l.groups, deeds)
-	})
+	l.Lane = lane.New(errEnded, lane.Backend[string]{Transact: l.record, Apart: func(error) bool { return l.apart }})
 	return l
+}
+
+// record notes a group. One with "bad" in it fails.
+func (l *line) record(group []*operation) ([]error, error) {
+	var deeds []string
+	for _, op := range group {
+		deeds = append(deeds, op.Deed)
+	}
+	l.groups = append(l.groups, deeds)
+	if slices.Contains(deeds, "bad") {
+		return nil, errBad
+	}
+	return make([]error, len(group)), nil
 }
 
 // queue hands operations over while the lane is held, in order, and returns where their ends arrive.
@@ -131,5 +138,35 @@ func TestClose(t *testing.T) {
 		if err := <-ends; err != nil && !errors.Is(err, errEnded) {
 			t.Errorf("error %v", err)
 		}
+	}
+}
+
+// A failure voids the whole group; where the back-end says so, each operation is tried by itself.
+func TestAFailureOfAGroup(t *testing.T) {
+	for name, c := range map[string]struct {
+		apart  bool
+		failed int
+		groups [][]string
+	}{
+		"all fail":       {false, 3, [][]string{{"a", "bad", "c"}}},
+		"one fails only": {true, 1, [][]string{{"a", "bad", "c"}, {"a"}, {"bad"}, {"c"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLine()
+			l.apart = c.apart
+			_ = l.Hold(t.Context())
+			ends := l.queue(t, &operation{Deed: "a"}, &operation{Deed: "bad"}, &operation{Deed: "c"})
+			l.Release()
+			failed := 0
+			for range 3 {
+				if errors.Is(<-ends, errBad) {
+					failed++
+				}
+			}
+			l.Close()
+			if diff := cmp.Diff(c.groups, l.groups); diff != "" || failed != c.failed {
+				t.Errorf("%d failed, want %d; groups: %s", failed, c.failed, diff)
+			}
+		})
 	}
 }
