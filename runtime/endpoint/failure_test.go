@@ -174,39 +174,9 @@ func TestDecisionAboutADamagedRowEnds(t *testing.T) {
 	}
 }
 
-// A dead letter that turns out to be finished is counted out once, whatever becomes of the queue's answers.
-func TestClaimedLetterIsCountedOut(t *testing.T) {
-	for name, trouble := range map[string]func(*faultyQueue){
-		"the answer to its confirm is lost": func(q *faultyQueue) { q.loseAnswers(2) },
-		"it cannot be looked up":            func(q *faultyQueue) { q.failLookups(2) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := &faultyQueue{WorkQueue: memoryQueue(t)}
-			f := newFlow(t, q)
-			f.start(t)
-			newCrew().join(t, f, "w0", func(context.Context, protocol.Delivery) endpoint.Result {
-				return endpoint.Result{Outcome: protocol.Rejected}
-			})
-			submit(t, f, 0, 2)
-			eventually(t, "the jobs are dead letters", func() bool { return f.stats(t).DeadLetters == 2 })
-			letters, err := f.producer.ListDeadLetters(t.Context(), 0, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			trouble(q)
-			if err := f.producer.Resolve(t.Context(), letters[0].JobRef); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "one dead letter is left", func() bool { return f.stats(t).DeadLetters == 1 })
-			if n := f.stats(t).Confirmed; n != 1 {
-				t.Errorf("%d jobs are confirmed, want 1", n)
-			}
-		})
-	}
-}
-
-// Of two decisions about one dead letter, one happens, whatever becomes of the answers.
-func TestOneDecisionAtATime(t *testing.T) {
+// twoLetters is a flow whose two jobs are dead letters, over a queue that can be told to fail, and the first of them.
+func twoLetters(t *testing.T) (*flow, *faultyQueue, queue.JobRef) {
+	t.Helper()
 	q := &faultyQueue{WorkQueue: memoryQueue(t)}
 	f := newFlow(t, q)
 	f.start(t)
@@ -219,10 +189,36 @@ func TestOneDecisionAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f, q, letters[0].JobRef
+}
+
+// A dead letter that turns out to be finished is counted out once, whatever becomes of the queue's answers.
+func TestClaimedLetterIsCountedOut(t *testing.T) {
+	for name, trouble := range map[string]func(*faultyQueue){
+		"the answer to its confirm is lost": func(q *faultyQueue) { q.loseAnswers(2) },
+		"it cannot be looked up":            func(q *faultyQueue) { q.failLookups(2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, q, letter := twoLetters(t)
+			trouble(q)
+			if err := f.producer.Resolve(t.Context(), letter); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "one dead letter is left", func() bool { return f.stats(t).DeadLetters == 1 })
+			if n := f.stats(t).Confirmed; n != 1 {
+				t.Errorf("%d jobs are confirmed, want 1", n)
+			}
+		})
+	}
+}
+
+// Of two decisions about one dead letter, one happens, whatever becomes of the answers.
+func TestOneDecisionAtATime(t *testing.T) {
+	f, q, letter := twoLetters(t)
 	q.loseAnswers(2)
 	answers := make(chan error, 2)
 	for range 2 {
-		go func() { answers <- f.producer.Drop(t.Context(), letters[0].JobRef, "test") }()
+		go func() { answers <- f.producer.Drop(t.Context(), letter, "test") }()
 	}
 	dropped := 0
 	for range 2 {

@@ -110,15 +110,22 @@ func TestTheConnectionStringIsReadAnew(t *testing.T) {
 	c.stored(p, "kept", "")
 }
 
+// startAlone starts the only producer of a flow, with a worker. file holds its connection string.
+func startAlone(t *testing.T, dsn string) (c *crew, p *pod, file string) {
+	t.Helper()
+	c = newCrew(t, 1)
+	file = c.connectAll(dsn)[0]
+	p = c.members[0]
+	p.start()
+	c.worker(-1)
+	return c, p, file
+}
+
 // A changed connection that does not work is told of, and costs nothing while the one before works.
 func TestAConnectionStringThatDoesNotWorkIsTold(t *testing.T) {
 	server := postgrestest.Start(t)
 	dsn := server.URL(server.Database(t))
-	c := newCrew(t, 1)
-	file := c.connectAll(dsn)[0]
-	p := c.members[0]
-	p.start()
-	c.worker(-1)
+	c, p, file := startAlone(t, dsn)
 	write(t, file, strings.Replace(dsn, postgrestest.Password, "wrong", 1))
 	p.until("the refusal is reported, and the queue is available", func() bool {
 		s := p.operator.stats()
@@ -135,11 +142,7 @@ func TestAConnectionStringThatDoesNotWorkIsTold(t *testing.T) {
 // A certificate beside the connection string is a part of the connection.
 func TestEveryKeyOfTheSecretIsReadAnew(t *testing.T) {
 	server := postgrestest.Start(t)
-	c := newCrew(t, 1)
-	file := c.connectAll(server.URL(server.Database(t)))[0]
-	p := c.members[0]
-	p.start()
-	c.worker(-1)
+	c, p, file := startAlone(t, server.URL(server.Database(t)))
 	sessions := func() (pids string) {
 		conn, err := pgx.Connect(t.Context(), server.SuperURL("postgres"))
 		if err != nil {
@@ -164,11 +167,7 @@ func TestEveryKeyOfTheSecretIsReadAnew(t *testing.T) {
 // A Secret that comes to name another database does not carry an owner into it: he loads what is there.
 func TestAnotherDatabaseIsLoadedFirst(t *testing.T) {
 	server := postgrestest.Start(t)
-	c := newCrew(t, 1)
-	file := c.connectAll(server.URL(server.Database(t)))[0]
-	p := c.members[0]
-	p.start()
-	c.worker(-1)
+	c, p, file := startAlone(t, server.URL(server.Database(t)))
 	c.stored(p, "in the first", "")
 
 	second := server.URL(server.Database(t))
