@@ -9,8 +9,7 @@ import (
 )
 
 // claims takes in what a worker says it holds, and returns what of it is in its binding now and what it need not say again.
-// A claim counts by its ticket alone; one that proves nothing, or that the job has moved on from, changes nothing
-// and is counted.
+// A claim counts by its ticket alone; one that proves nothing, or that the job has moved on from, changes nothing and is counted.
 func (c *Controller) claims(now Now, b *binding, claims []protocol.Claim) ([]protocol.Adopted, []protocol.ClaimRef) {
 	if len(claims) == 0 {
 		return nil, nil

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"errors"
 	"maps"
 	"time"
 
@@ -284,11 +283,6 @@ func (c *Controller) fail(stage Stage, cause error) {
 	}
 	c.phase = PhaseFailed
 	c.emit(Failed{Stage: stage, Cause: cause})
-}
-
-// terminal reports whether no retry can heal err (G-162).
-func terminal(err error) bool {
-	return errors.Is(err, queue.ErrFenced) || errors.Is(err, queue.ErrConflict) || errors.Is(err, queue.ErrUnsupportedFormat)
 }
 
 func (c *Controller) toWorker(conn ConnID, m protocol.ToWorker)     { c.emit(ToWorker{conn, m}) }

@@ -114,7 +114,7 @@ type (
 		Ref   queue.JobRef
 	}
 	// ClaimsResolved answers ResolveClaims with its first three fields. Ended are the jobs whose end is durable, Confirmed those of
-	// them that were dead letters until now. What could not be found out is in neither: it will be claimed again.
+	// them that were dead letters until now. What a host could not find out before it ended is in neither.
 	ClaimsResolved struct {
 		Epoch             queue.Epoch
 		PodUID, BindingID string
@@ -183,8 +183,8 @@ type (
 		Reason       string
 	}
 	// ResolveClaims asks the host about jobs that a worker has finished and this Controller does not hold: they ended before. One that
-	// lies among the dead letters under that very store sequence is to be confirmed, under the epoch given. The
-	// host goes on until it knows. Without a PodUID the claim came before the end.
+	// lies among the dead letters under that very store sequence is to be confirmed, under the epoch given. The host
+	// goes on until it knows. Without a PodUID the claim came before the end.
 	ResolveClaims struct {
 		Epoch             queue.Epoch
 		PodUID, BindingID string

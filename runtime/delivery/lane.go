@@ -237,7 +237,7 @@ func (c *Controller) applied(now Now, ev Applied) {
 		// An earlier try of this batch may have been written, and an id that it found settled may have left the deduplication
 		// window since: then the cursor is not the store's any more, and only a load can tell. A true conflict comes again.
 		c.reload(now)
-	case terminal(ev.Err):
+	case queue.Terminal(ev.Err):
 		c.fail(b.stage(), ev.Err)
 	default:
 		c.notWritten(now, b, ev.Err)
@@ -318,8 +318,7 @@ func (l *lane) putBack(ops []settleOp) {
 	}
 }
 
-// stored takes a Store's outcome in: from here on the job is ours, whatever becomes of its endpoint. cursor is that of
-// the batch.
+// stored takes a Store's outcome in: from here on the job is ours, whatever becomes of its endpoint. cursor is the batch's.
 func (c *Controller) stored(now Now, h *handshake, result queue.StoreResult, cursor int64) {
 	body := h.job
 	c.finishStore(now, h, result)

@@ -48,7 +48,7 @@ func (c *Controller) loaded(now Now, ev Loaded) {
 	}
 	l.op = 0
 	switch {
-	case ev.Err != nil && terminal(ev.Err):
+	case ev.Err != nil && queue.Terminal(ev.Err):
 		c.fail(StageLoad, ev.Err)
 	case ev.Err != nil:
 		c.loadFailed(now, ev.Err)

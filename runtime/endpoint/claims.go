@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"context"
-	"errors"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/queue"
@@ -13,18 +12,14 @@ import (
 // confirm has lost its answer would be counted for ever. The Controller asks for one binding once at a time.
 func (p *Producer) resolve(a delivery.ResolveClaims) {
 	p.operate(p.operationTimeout(), true, func(context.Context) (delivery.Event, func()) {
+		var event delivery.ClaimsResolved
 		tried := map[queue.JobRef]bool{}
-		for wait := insistAfter; ; wait = min(2*wait, insistAtMost) {
-			event, doubt := p.resolveOnce(a, tried)
-			if !doubt {
-				return event, nil
-			}
-			select {
-			case <-p.lane.base.Done():
-				return event, nil
-			case <-p.options.Clock.After(wait):
-			}
-		}
+		p.repeat(func(bool) (done bool) {
+			var doubt bool
+			event, doubt = p.resolveOnce(a, tried)
+			return !doubt
+		})
+		return event, nil
 	})
 }
 
@@ -58,7 +53,7 @@ func (p *Producer) resolveOnce(a delivery.ResolveClaims, tried map[queue.JobRef]
 	case err == nil:
 		event.Confirmed, event.Ended = append(event.Confirmed, letters...), append(event.Ended, letters...)
 		return event, doubt
-	case errors.Is(err, queue.ErrFenced), errors.Is(err, queue.ErrConflict), errors.Is(err, queue.ErrUnsupportedFormat):
+	case queue.Terminal(err):
 		return event, false
 	default:
 		for _, ref := range letters {

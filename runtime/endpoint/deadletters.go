@@ -104,33 +104,41 @@ func (p *Producer) beginDecision(ctx context.Context, ref queue.JobRef, written 
 // it dropped may be forgotten by then.
 // A fenced epoch ends the matter: the load that fenced it has seen what happened. So does what no repeat can heal, such as a damaged row.
 func (p *Producer) insist(ref queue.JobRef, becomes string, decide func(context.Context) error) error {
-	for wait := insistAfter; ; wait = min(2*wait, insistAtMost) {
-		err := p.within(decide)
-		switch {
-		case err == nil, errors.Is(err, queue.ErrFenced), errors.Is(err, queue.ErrConflict), errors.Is(err, queue.ErrUnsupportedFormat):
-			return err
-		case errors.Is(err, queue.ErrNotFound):
-			if wait == insistAfter { // the first try
-				return err
-			}
-			state, found, lookErr := p.lookup(ref)
-			if found = found && state.StoreSeq == ref.StoreSeq; lookErr == nil &&
-				(found && state.Status == becomes || !found && becomes == queue.StatusDropped) {
-				return nil
-			}
-			if lookErr == nil {
-				return err
-			}
+	var err error
+	p.repeat(func(again bool) (done bool) {
+		switch err = p.within(decide); {
+		case err == nil, queue.Terminal(err):
+			return true
+		case !errors.Is(err, queue.ErrNotFound):
+			return false
+		case !again:
+			return true
 		}
+		state, found, lookErr := p.lookup(ref)
+		if lookErr != nil {
+			return false
+		}
+		found = found && state.StoreSeq == ref.StoreSeq
+		if found && state.Status == becomes || !found && becomes == queue.StatusDropped {
+			err = nil
+		}
+		return true
+	})
+	return err
+}
+
+// repeat tries until it is done or the producer ends, slower and slower.
+func (p *Producer) repeat(try func(again bool) (done bool)) {
+	for wait := insistAfter; !try(wait > insistAfter); wait = min(2*wait, insistAtMost) {
 		select {
 		case <-p.lane.base.Done():
-			return err
+			return
 		case <-p.options.Clock.After(wait):
 		}
 	}
 }
 
-// The pauses between the tries of a decision.
+// The pauses between tries.
 const (
 	insistAfter  = 100 * time.Millisecond
 	insistAtMost = 10 * time.Second

@@ -25,9 +25,20 @@ type link struct {
 	close func()
 	beat  time.Duration
 
-	refusalLogged time.Time // when a refused delivery was last logged
+	refusals pace // of lines about refused deliveries
 
-	complained time.Time // when a malformed frame was last logged; of the goroutine that receives
+	complaints pace // of lines about malformed frames; of the goroutine that receives
+}
+
+// pace lets a line into the log once in logEvery.
+type pace struct{ last time.Time }
+
+func (p *pace) due(now time.Time) bool {
+	due := now.Sub(p.last) >= logEvery
+	if due {
+		p.last = now
+	}
+	return due
 }
 
 // connect keeps one stream open until ctx ends. The wait between attempts is jittered, grows to ReconnectMax and starts anew
@@ -35,17 +46,16 @@ type link struct {
 func (l *link) connect(ctx context.Context) {
 	w := l.worker
 	wait := w.options.ReconnectMin
-	var logged time.Time
+	var failures pace
 	for ctx.Err() == nil {
 		visit, err := l.visit(ctx, delivery.ConnID(w.conns.Add(1)))
 		if ctx.Err() != nil {
 			return
 		}
 		if visit.bound {
-			wait, logged = w.options.ReconnectMin, time.Time{}
+			wait, failures = w.options.ReconnectMin, pace{}
 		}
-		if now := w.options.Clock.Now(); now.Sub(logged) >= logEvery {
-			logged = now
+		if failures.due(w.options.Clock.Now()) {
 			w.log.Info("no stream to the producer, trying again", "flow", l.source.Flow, "cause", err.Error())
 		}
 		pause := max(wait, visit.retryAfter)
@@ -128,8 +138,7 @@ func (l *link) receive(id delivery.ConnID, stream Stream) (ended visit, err erro
 // malformed counts a frame that nobody can read, and says so at most once in a while: who sends them must not fill the log.
 func (l *link) malformed(id delivery.ConnID, err error) {
 	w := l.worker
-	if now := w.options.Clock.Now(); now.Sub(l.complained) >= logEvery {
-		l.complained = now
+	if l.complaints.due(w.options.Clock.Now()) {
 		w.log.Info("dropped a malformed message of the producer", "flow", l.source.Flow, "cause", err.Error())
 	}
 	w.loop.post(func() { w.step(delivery.Malformed{Conn: id}) })
@@ -138,8 +147,7 @@ func (l *link) malformed(id delivery.ConnID, err error) {
 // refused says that a delivery was not admissible, at most once in a while, for the same reason.
 func (l *link) refused(a delivery.DeliveryRefused) {
 	w := l.worker
-	if now := w.options.Clock.Now(); now.Sub(l.refusalLogged) >= logEvery {
-		l.refusalLogged = now
+	if l.refusals.due(w.options.Clock.Now()) {
 		w.log.Info("refused a delivery that is not admissible", "flow", a.Flow, "workerSeq", a.WorkerSeq, "cause", a.Cause.Error())
 	}
 }

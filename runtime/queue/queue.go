@@ -20,6 +20,11 @@ var (
 	ErrNotFound = errors.New("queue: not found")
 )
 
+// Terminal reports whether no repeat can heal err for the incarnation that got it (G-162).
+func Terminal(err error) bool {
+	return errors.Is(err, ErrFenced) || errors.Is(err, ErrConflict) || errors.Is(err, ErrUnsupportedFormat)
+}
+
 // An error that wraps protocol.ErrInvalid is the caller's fault (a job that breaks a limit): nothing was changed and a repeat
 // cannot help (G-134). Every other error is retriable: the operation may or may not have happened, and repeating it is safe.
 

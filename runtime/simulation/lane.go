@@ -192,7 +192,7 @@ func (p *producer) resolveAgain(a delivery.ResolveClaims, tried map[queue.JobRef
 			return
 		}
 		answered = true
-		definite := err == nil || errors.Is(err, queue.ErrFenced) || errors.Is(err, queue.ErrConflict)
+		definite := err == nil || queue.Terminal(err)
 		for _, ref := range letters {
 			tried[ref] = true
 		}

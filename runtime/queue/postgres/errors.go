@@ -18,7 +18,7 @@ func (q *Queue) explain(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, queue.ErrConflict), errors.Is(err, queue.ErrFenced), errors.Is(err, queue.ErrUnsupportedFormat):
+	case queue.Terminal(err):
 		return err
 	}
 	var refused *pgconn.PgError
