@@ -13,7 +13,8 @@ type backlog struct {
 	held heldJobs
 
 	returned heap[*job] // payload in memory, by store sequence
-	wanted   heap[*job] // payload missing, by store sequence; holds bound jobs too when a resend needs them
+	wanted   heap[*job] // payload missing, by store sequence
+	resends  heap[*job] // bound jobs whose payload a resend needs
 	reading  []*job     // in the ReadJobs that is in flight
 	delayed  heap[*job] // by due time
 
@@ -28,6 +29,7 @@ func newBacklog() backlog {
 	return backlog{
 		returned: heap[*job]{less: bySeq, moved: moved},
 		wanted:   heap[*job]{less: bySeq, moved: moved},
+		resends:  heap[*job]{less: bySeq, moved: moved},
 		delayed: heap[*job]{moved: moved, less: func(a, b *job) bool {
 			return a.due < b.due || a.due == b.due && a.seq < b.seq
 		}},
@@ -223,6 +225,17 @@ func (b *backlog) chill() bool {
 		j.place = fetching
 		b.wanted.push(j)
 		return true
+	}
+}
+
+// want puts a job back whose payload was not read, unless it ended or asked again meanwhile.
+func (b *backlog) want(j *job) {
+	switch {
+	case j.index >= 0:
+	case j.resend:
+		b.resends.push(j)
+	case j.place == fetching:
+		b.wanted.push(j)
 	}
 }
 

@@ -162,10 +162,13 @@ func (c *Controller) claimsResolved(now Now, ev ClaimsResolved) {
 		if ev.Epoch == c.epoch {
 			c.counts.deadLetters--
 		}
-		c.counts.confirmed++
 		c.counts.claimed++
-		c.notify(ref)
-		c.emit(JobSettled{Ref: ref})
+		c.completed(ref, c.seen(ref))
+	}
+	for _, ref := range ev.Ended {
+		if j := c.seen(ref); j != nil {
+			c.completed(ref, j)
+		}
 	}
 	p := c.pods[ev.PodUID]
 	if p == nil || p.binding == nil || p.binding.id != ev.BindingID {
@@ -177,6 +180,17 @@ func (c *Controller) claimsResolved(now Now, ev ClaimsResolved) {
 		ended[i] = protocol.ClaimRef(ref)
 	}
 	c.tellClaimsEnded(p.binding, ended)
+}
+
+// completed tells of a job that is not among the stored ones, and whose confirm is durable; finished is what is known of it, or nil.
+func (c *Controller) completed(ref queue.JobRef, finished *job) {
+	c.counts.confirmed++
+	c.notify(ref)
+	settled := JobSettled{Ref: ref}
+	if finished != nil {
+		settled.Reason = finished.reason
+	}
+	c.emit(settled)
 }
 
 // ticket is what the binding's worker can claim the job with.

@@ -10,6 +10,7 @@ import (
 // fetch reads payloads back that were left in the store.
 type fetch struct {
 	op      OpID
+	bytes   int64 // of payload that the read in flight brings
 	tries   int
 	err     error
 	retryAt *timer
@@ -29,7 +30,7 @@ const (
 
 func (f *fetch) init() { f.retryAt = newTimer(func(Now) {}) }
 
-func (f *fetch) forget() { f.op, f.missing = 0, nil }
+func (f *fetch) forget() { f.op, f.bytes, f.missing = 0, 0, nil }
 
 // prefetch asks for the payloads whose turn is near. Jobs whose payload is here are dispatched meanwhile.
 func (c *Controller) prefetch(Now) {
@@ -39,22 +40,39 @@ func (c *Controller) prefetch(Now) {
 			b.chill()
 		}
 	}
-	if c.fetch.op != 0 || b.wanted.len() == 0 || c.fetch.retryAt.armed() {
+	if c.fetch.op != 0 || b.wanted.len()+b.resends.len() == 0 || c.fetch.retryAt.armed() {
 		return
 	}
-	seqs, bytes := make([]int64, 0, min(fetchBatch, b.wanted.len())), int64(0)
-	for b.wanted.len() > 0 && len(seqs) < fetchBatch {
-		j := b.wanted.peek()
-		bytes += int64(j.size)
-		if bytes > fetchBytes && len(seqs) > 0 {
+	seqs, bytes := make([]int64, 0, min(fetchBatch, b.wanted.len()+b.resends.len())), int64(0)
+	for len(seqs) < fetchBatch {
+		from := c.nextRead(len(seqs), bytes)
+		if from == nil || len(seqs) > 0 && bytes+int64(from.peek().size) > fetchBytes {
 			break
 		}
-		b.wanted.pop()
+		j := from.pop()
+		bytes += int64(j.size)
 		b.reading = append(b.reading, j)
 		seqs = append(seqs, j.seq)
 	}
-	c.fetch.op = c.nextOp()
-	c.emit(ReadJobs{Op: c.fetch.op, Seqs: seqs})
+	if len(seqs) > 0 {
+		c.fetch.op, c.fetch.bytes = c.nextOp(), bytes
+		c.emit(ReadJobs{Op: c.fetch.op, Seqs: seqs})
+	}
+}
+
+// nextRead is where the next job to read waits, after so many jobs and bytes of the same read; nil if there is none, or no room for
+// it in memory and no worker that waits for it. However many jobs come back at once, as when many workers are lost, they do not
+// fill the memory.
+func (c *Controller) nextRead(jobs int, bytes int64) *heap[*job] {
+	b := &c.backlog
+	switch {
+	case b.resends.len() > 0:
+		return &b.resends
+	case b.wanted.len() == 0:
+	case c.memory+bytes+int64(b.wanted.peek().size) <= c.cfg.MemoryBytes || b.warm()+jobs < c.roster.free:
+		return &b.wanted
+	}
+	return nil
 }
 
 // wantsMore reports whether one more cold job should be read: a few beyond the demand while memory lasts, else only what
@@ -62,7 +80,7 @@ func (c *Controller) prefetch(Now) {
 func (c *Controller) wantsMore() bool {
 	b := &c.backlog
 	ready := b.warm() + b.fetching
-	if c.memory < c.cfg.MemoryBytes && ready < c.roster.free+fetchAhead {
+	if c.memory+c.fetch.bytes < c.cfg.MemoryBytes && ready < c.roster.free+fetchAhead {
 		return b.fetching < 2*fetchBatch
 	}
 	return ready < c.roster.free && b.fetching < fetchBatch
@@ -75,7 +93,7 @@ func (c *Controller) jobsRead(now Now, ev JobsRead) {
 	}
 	b := &c.backlog
 	reading := b.reading
-	b.reading, c.fetch.op = nil, 0
+	b.reading, c.fetch.op, c.fetch.bytes = nil, 0, 0
 	if ev.Err == nil && len(ev.Jobs) != len(reading) {
 		ev.Err = fmt.Errorf("%d jobs read, %d asked for", len(ev.Jobs), len(reading))
 	}
@@ -84,9 +102,7 @@ func (c *Controller) jobsRead(now Now, ev JobsRead) {
 		c.fetch.tries++
 		c.timers.set(c.fetch.retryAt, now+backoff(c.random, c.cfg.QueueBackoff, maxBackoff, c.fetch.tries))
 		for _, j := range reading {
-			if j.index < 0 && (j.place == fetching || j.resend) {
-				b.wanted.push(j)
-			}
+			b.want(j)
 		}
 		return
 	}
@@ -111,7 +127,7 @@ func (c *Controller) jobRead(j *job, body protocol.Job) {
 		c.memory += int64(j.size)
 		c.backlog.fetched(j)
 	default:
-		j.resend = false
+		c.unwant(j) // it may have asked again while it was being read
 		c.frame(j, body)
 	}
 }
@@ -136,9 +152,7 @@ func (c *Controller) unverified(now Now) {
 	c.fetch.tries++
 	c.timers.set(c.fetch.retryAt, now+backoff(c.random, c.cfg.QueueBackoff, maxBackoff, c.fetch.tries))
 	for _, j := range c.fetch.missing {
-		if j.index < 0 && (j.place == fetching || j.resend) {
-			c.backlog.wanted.push(j)
-		}
+		c.backlog.want(j)
 	}
 	c.fetch.missing = nil
 }
@@ -147,14 +161,14 @@ func (c *Controller) unverified(now Now) {
 func (c *Controller) want(j *job) {
 	if !j.resend {
 		j.resend = true
-		c.backlog.wanted.push(j)
+		c.backlog.resends.push(j)
 	}
 }
 
 // unwant forgets that a resend waits for the payload.
 func (c *Controller) unwant(j *job) {
 	if j.resend && j.index >= 0 {
-		c.backlog.wanted.remove(j.index)
+		c.backlog.resends.remove(j.index)
 	}
 	j.resend = false
 }

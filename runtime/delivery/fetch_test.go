@@ -3,6 +3,8 @@ package delivery
 import (
 	"testing"
 	"time"
+
+	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
 func TestReadsAreRetried(t *testing.T) {
@@ -58,4 +60,31 @@ func TestBindingEndsDuringARead(t *testing.T) {
 	w.advance(time.Second)
 	w.equal("order", b.order, []string{"1", "2", "3"})
 	w.equal("confirmed", w.ctl.Stats().Confirmed, 3)
+}
+
+// Many jobs come back at once when many workers are lost. Those whose payloads had no room in memory stay in the store until their
+// turn is near: the budget holds, but for what a worker waits for.
+func TestJobsThatComeBackDoNotFillTheMemory(t *testing.T) {
+	const jobs, window = 300, 10
+	w := newWorld(t, func(c *ControllerConfig) { c.MemoryBytes = 500 })
+	lost := make([]*testWorker, 3)
+	for i := range lost {
+		lost[i] = w.worker(string(rune('a'+i)), func(c *ConsumerConfig) { c.Window, c.Concurrency = jobs, jobs })
+		lost[i].serve(func(protocol.Delivery) protocol.Outcome { return 0 })
+	}
+	w.submit(w.producer(jobs), "", jobs)
+	w.equal("in flight", w.ctl.Stats().InFlight, jobs)
+	size := int64(len(newJob("1").Payload))
+	last := w.worker("z", func(c *ConsumerConfig) { c.Window, c.Concurrency = window, window })
+	last.serve(func(protocol.Delivery) protocol.Outcome { return 0 })
+	for _, a := range lost {
+		a.kill()
+	}
+	w.advance(time.Minute)
+	if st := w.ctl.Stats(); st.MemoryBytes > 500+window*size || st.InFlight != window {
+		t.Fatalf("%d payload bytes of %d are in memory and %d jobs in flight", st.MemoryBytes, jobs*size, st.InFlight)
+	}
+	last.serve(confirmAll)
+	w.advance(10 * time.Minute)
+	w.equal("confirmed", w.ctl.Stats().Confirmed, jobs)
 }

@@ -346,7 +346,7 @@ func (c *Controller) stored(now Now, h *handshake, result queue.StoreResult, cur
 // admitJob adds a job that was just stored. Its payload stays in memory if there is room, or a worker waiting for it.
 func (c *Controller) admitJob(j *job) {
 	c.jobs[j.body.MessageID] = j
-	fits := c.backlog.cold == 0 && c.memory+int64(j.size) <= c.cfg.MemoryBytes
+	fits := c.backlog.cold == 0 && c.memory+c.fetch.bytes+int64(j.size) <= c.cfg.MemoryBytes
 	if fits || c.dispatching && c.roster.free > c.backlog.jobs-c.backlog.held.jobs {
 		c.memory += int64(j.size)
 	} else {

@@ -464,10 +464,10 @@ func TestProducersAreAnsweredWhileTheQueueLoads(t *testing.T) {
 	w.equal("holds nothing else", held, false)
 }
 
-// While this Controller reloads, another one owns the queue for a moment and makes a dead letter of a job that a worker of ours
-// has confirmed. What we then say of it must be true.
-func TestAReloadDoesNotGuessHowAJobEnded(t *testing.T) {
-	w, a, p := withJobs(t, 1, nil)
+// reloadAfterRival gives the queue to another writer while the Controller, whose worker has confirmed job 1, waits for its reload. That
+// one makes a dead letter of the job.
+func reloadAfterRival(w *world, a *testWorker, p *testProducer) queue.JobRef {
+	w.t.Helper()
 	w.applyErr = func(queue.Batch) error { return errFlaky }
 	w.loadErr = func() error { return errFlaky }
 	a.finish("1", protocol.Confirmed)
@@ -475,16 +475,59 @@ func TestAReloadDoesNotGuessHowAJobEnded(t *testing.T) {
 	w.advance(time.Second)
 	w.equal("phase", w.ctl.Stats().Phase, PhaseLoading)
 	ref := queue.JobRef{MessageID: "1", StoreSeq: 1}
-	_, epoch, err := w.queue.Load(t.Context(), "another", func(queue.Row) error { return nil })
+	_, epoch, err := w.queue.Load(w.t.Context(), "another", func(queue.Row) error { return nil })
 	w.equal("takeover", err, nil)
-	_, err = w.queue.Apply(t.Context(), epoch, queue.Batch{DeadLetters: []queue.DeadLetterRequest{{JobRef: ref, Attempts: 1, Reason: "elsewhere"}}})
+	_, err = w.queue.Apply(w.t.Context(), epoch, queue.Batch{DeadLetters: []queue.DeadLetterRequest{{JobRef: ref, Attempts: 1, Reason: "elsewhere"}}})
 	w.equal("dead letter", err, nil)
 	w.applyErr, w.loadErr = nil, nil
 	w.advance(time.Minute)
+	return ref
+}
+
+// While this Controller reloads, another one owns the queue for a moment and makes a dead letter of a job that a worker of ours
+// has confirmed. What we then say of it must be true.
+func TestAReloadDoesNotGuessHowAJobEnded(t *testing.T) {
+	w, a, p := withJobs(t, 1, nil)
+	ref := reloadAfterRival(w, a, p)
 	w.equal("settled", w.settled[0], JobSettled{Ref: ref, Reason: "confirmed"})
-	state, _, _ := w.queue.Lookup(t.Context(), "1")
+	w.confirmedOnce()
+}
+
+func (w *world) confirmedOnce() {
+	w.t.Helper()
+	state, _, _ := w.queue.Lookup(w.t.Context(), "1")
 	w.equal("in the queue", state.Status, queue.StatusConfirmed)
-	w.equal("dirty", w.ctl.Stats().DirtyConfirms, 0)
+	st := w.ctl.Stats()
+	w.equal("dirty, letters, confirmed", []any{st.DirtyConfirms, st.DeadLetters, st.Confirmed}, []any{0, int64(0), uint64(1)})
+}
+
+// Until it is known what became of such a job, each load asks anew.
+func TestEachLoadAsksWhatBecameOfAJob(t *testing.T) {
+	w, a, p := withJobs(t, 1, nil)
+	w.blind = true
+	reloadAfterRival(w, a, p)
+	w.equal("asked, and owed", []any{w.resolves, w.ctl.Stats().DirtyConfirms}, []any{1, 1})
+	w.applyErr = failing(3, func(queue.Batch) bool { return true })
+	p.submit(newJob("newer"))
+	w.advance(time.Minute)
+	w.equal("asked again", w.resolves, 2)
+	w.blind = false
+	w.applyErr = failing(3, func(queue.Batch) bool { return true })
+	p.submit(newJob("newest"))
+	w.advance(time.Minute)
+	w.confirmedOnce()
+}
+
+// A person may put such a job back before it is known what became of it: the proof that its handler finished counts for it then.
+func TestAFinishedJobThatIsPutBackIsNotRunAgain(t *testing.T) {
+	w, a, p := withJobs(t, 1, nil)
+	w.blind = true
+	ref := reloadAfterRival(w, a, p)
+	runs := len(a.starts)
+	w.step(w.redrive(ref))
+	w.advance(time.Minute)
+	w.equal("runs", len(a.starts), runs)
+	w.confirmedOnce()
 }
 
 // A dead letter whose write was done and not reported is counted once by the load that finds it.

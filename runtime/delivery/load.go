@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -19,6 +20,9 @@ type load struct {
 	alarmAt *timer
 	// bound are the pods that had a binding when the load was asked for.
 	bound map[string]struct{}
+	// unseen are jobs that a handler finished, whose confirm was waiting for its write, and of which a load saw nothing although
+	// another writer may have written since.
+	unseen []*job
 }
 
 // loadAlarm is how long loads may fail before that is called a failure.
@@ -115,6 +119,7 @@ func (c *Controller) adopt(now Now, ev Loaded) {
 		c.adoptRow(before, row, alone)
 	}
 	c.reviewSettlements(now, before, alone)
+	c.resolveUnseen(now)
 	c.shutGate(now, ev.State.Workers, l.bound)
 	l.bound = nil
 	for _, e := range c.endpointsL {
@@ -153,10 +158,9 @@ func (c *Controller) adoptRow(before map[string]*job, row queue.Row, alone bool)
 	}
 }
 
-// reviewSettlements decides about the settlements that wait for their write and whose rows the load did not see. A confirm is
-// written again: that repeats nothing if it was written before, and makes it true if another writer made a dead letter of the
-// job meanwhile. A dead letter is done if nobody else wrote since; else the job is that writer's to tell of, and stored anew if the
-// load says so.
+// reviewSettlements decides about the settlements that wait for their write and whose rows the load did not see. If nobody else wrote
+// since, they are written. Else a confirm may have been written, or the job is a dead letter by another writer now, which is to be found out; a
+// dead letter is that writer's to tell of, and stored anew if the load says so.
 func (c *Controller) reviewSettlements(now Now, before map[string]*job, alone bool) {
 	for _, ops := range []*deque[settleOp]{&c.lane.settles, &c.lane.settlement.lone} {
 		for range ops.len() {
@@ -166,13 +170,15 @@ func (c *Controller) reviewSettlements(now Now, before map[string]*job, alone bo
 			case c.jobs[id] == j:
 				ops.push(op)
 			case !op.end || before[id] != j:
-			case c.jobs[id] == nil && !j.dead:
-				c.jobs[id] = j
-				ops.push(op)
 			case c.jobs[id] == nil && alone:
 				c.jobs[id] = j
-				c.counts.deadLetters-- // counted by the load, and again by its end
+				if j.dead {
+					c.counts.deadLetters-- // counted by the load, and again by its end
+				}
 				c.ended(now, j)
+			case c.jobs[id] == nil && !j.dead:
+				j.place = 0
+				c.load.unseen = append(c.load.unseen, j)
 			default:
 				j.place = 0
 				c.counts.settling--
@@ -180,6 +186,42 @@ func (c *Controller) reviewSettlements(now Now, before map[string]*job, alone bo
 		}
 	}
 	c.counts.isolated = c.lane.settlement.lone.len()
+}
+
+// resolveUnseen asks once a load what became of the jobs that no load saw since a handler finished them.
+func (c *Controller) resolveUnseen(now Now) {
+	for _, j := range slices.Clone(c.load.unseen) {
+		if back := c.jobs[j.body.MessageID]; back != nil { // a person put it back at another writer
+			c.finishUnseen(now, back)
+		}
+	}
+	if len(c.load.unseen) == 0 {
+		return
+	}
+	refs := make([]queue.JobRef, len(c.load.unseen))
+	for i, j := range c.load.unseen {
+		refs[i] = j.ref()
+	}
+	c.emit(ResolveClaims{Epoch: c.epoch, Refs: refs})
+}
+
+// finishUnseen confirms a job that is stored again, if a handler finished it.
+func (c *Controller) finishUnseen(now Now, j *job) {
+	if finished := c.seen(j.ref()); finished != nil {
+		c.finishClaimed(now, nil, j, finished.reason)
+	}
+}
+
+// seen takes a job off the unseen ones; nil if it is none of them.
+func (c *Controller) seen(ref queue.JobRef) *job {
+	i := slices.IndexFunc(c.load.unseen, func(j *job) bool { return j.ref() == ref })
+	if i < 0 {
+		return nil
+	}
+	j := c.load.unseen[i]
+	c.load.unseen = slices.Delete(c.load.unseen, i, i+1)
+	c.counts.settling--
+	return j
 }
 
 // reload begins anew under the next epoch: nothing stored is lost, endpoints and workers keep their streams (B-232).
@@ -244,6 +286,7 @@ func (c *Controller) redriven(now Now, row queue.Row) {
 	}
 	c.jobs[row.MessageID] = j
 	c.backlog.requeue(j)
+	c.finishUnseen(now, j)
 }
 
 // vanished lets go of a re-driven job that ended before the word about it came, by a claim that overtook it.

@@ -31,6 +31,8 @@ type controllerView struct {
 	calm     bool // no write of a settlement has failed since one succeeded
 	// reconfigured: the memory budget has changed since it booted.
 	reconfigured bool
+	mostMemory   int64 // its largest budget so far
+	mostFree     int   // the most jobs that workers had room for
 	pauses       uint64
 	bindings     map[string]*bindingView
 	registered   map[delivery.ConnID]protocol.Incarnation // latest registration of a stream
@@ -489,8 +491,10 @@ func (v *controllerView) checkStats(dispatched bool) {
 			v.w.violate("I-12", "%s has %d jobs live, %d are open in the queue: %s", v.p.name, held, open, describe(*s))
 		}
 	}
-	// Payloads in memory: the budget, what workers hold (at most all of it in flight), what credit may bring, and a read.
-	if most := v.p.config.MemoryBytes + int64(s.InFlight+s.OpenGrants+len(v.batch.Stores)+64)*maxPayload; s.MemoryBytes > most && false {
+	// Payloads in memory: the budget, and jobs for which a worker waited.
+	v.mostFree = max(v.mostFree, s.FreeDemand+s.InFlight)
+	v.mostMemory = max(v.mostMemory, v.p.config.MemoryBytes)
+	if most := v.mostMemory + int64(v.mostFree)*maxPayload; s.MemoryBytes > most {
 		v.w.violate("I-12", "%s keeps %d payload bytes, at most %d are allowed", v.p.name, s.MemoryBytes, most)
 	}
 }

@@ -12,6 +12,7 @@ type flow struct {
 	store      durable
 	stuck      map[string]bool // ids whose confirm the queue refuses for now
 	outageEnd  time.Duration
+	lastCommit time.Duration // when the last operation takes effect, if it does
 	ledger     *ledger
 	producers  []*producer // the living ones, oldest first; the last is the one that everybody should find
 	submitters []*submitter

@@ -69,6 +69,7 @@ func (p *producer) run(o operation, do func() error, tell func(error)) {
 	result := o.err
 	abandoned, effects := false, uint64(0)
 	if o.commits {
+		w.lastCommit = max(w.lastCommit, w.now+o.commit)
 		w.plan(o.commit, func() {
 			switch {
 			case p.gone && (!outlives || w.profile.Volatile):

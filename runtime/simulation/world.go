@@ -238,6 +238,9 @@ func (w *world) unfinished() string {
 		if n := len(f.ledger.open); n > 0 {
 			return fmt.Sprintf("%d stored jobs of %s are unsettled, the first is %v", n, f.title, f.ledger.open[0].ref)
 		}
+		if w.now < f.lastCommit {
+			return fmt.Sprintf("an operation on the queue of %s may take effect until %v", f.title, f.lastCommit)
+		}
 		for _, s := range f.submitters {
 			if reason := s.unfinished(); reason != "" {
 				return s.name + ": " + reason
