@@ -32,7 +32,8 @@ type controllerView struct {
 	// reconfigured: the memory budget has changed since it booted.
 	reconfigured bool
 	mostMemory   int64 // its largest budget so far
-	mostFree     int   // the most jobs that workers had room for
+	widest       int   // the largest window that a worker was granted
+	mostRoom     int   // and the most jobs that all workers may have had room for
 	pauses       uint64
 	bindings     map[string]*bindingView
 	registered   map[delivery.ConnID]protocol.Incarnation // latest registration of a stream
@@ -491,10 +492,10 @@ func (v *controllerView) checkStats(dispatched bool) {
 			v.w.violate("I-12", "%s has %d jobs live, %d are open in the queue: %s", v.p.name, held, open, describe(*s))
 		}
 	}
-	// Payloads in memory: the budget, and jobs for which a worker waited.
-	v.mostFree = max(v.mostFree, s.FreeDemand+s.InFlight)
+	// Payloads in memory: the budget, and jobs for which workers waited.
 	v.mostMemory = max(v.mostMemory, v.p.config.MemoryBytes)
-	if most := v.mostMemory + int64(v.mostFree)*maxPayload; s.MemoryBytes > most {
+	v.mostRoom = max(v.mostRoom, len(v.w.pods)*v.widest)
+	if most := v.mostMemory + int64(v.mostRoom)*maxPayload; s.MemoryBytes > most {
 		v.w.violate("I-12", "%s keeps %d payload bytes, at most %d are allowed", v.p.name, s.MemoryBytes, most)
 	}
 }
@@ -548,6 +549,7 @@ func (v *controllerView) toWorker(a delivery.ToWorker) bool {
 func (v *controllerView) bound(conn delivery.ConnID, m protocol.RegistrationAck) {
 	incarnation, ok := v.registered[conn]
 	b := v.bindings[m.BindingID]
+	v.widest = max(v.widest, m.Window)
 	switch {
 	case !ok:
 		v.w.violate("I-3", "%s acknowledges a registration that stream %d never sent", v.p.name, conn)
