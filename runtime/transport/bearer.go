@@ -31,6 +31,21 @@ func (f TokenFile) GetRequestMetadata(context.Context, ...string) (map[string]st
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (TokenFile) RequireTransportSecurity() bool { return true }
 
+// TokenFunc presents the token that it returns, asked anew for every stream.
+type TokenFunc func(ctx context.Context) (string, error)
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (f TokenFunc) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	token, err := f(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("getting the token: %w", err)
+	}
+	return map[string]string{authorization: "Bearer " + token}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (TokenFunc) RequireTransportSecurity() bool { return true }
+
 // BearerOf returns the token that the caller of a gRPC method presented.
 func BearerOf(ctx context.Context) (string, error) {
 	values := metadata.ValueFromIncomingContext(ctx, authorization)

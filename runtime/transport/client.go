@@ -29,6 +29,8 @@ type Peer struct {
 	TLS *tls.Config
 	// TokenFile holds the bearer token; empty for servers that ask for a certificate.
 	TokenFile string
+	// Token, where it is set, gives the token instead of a file.
+	Token TokenFunc
 	// Timeout bounds an attempt (DefaultDialTimeout).
 	Timeout time.Duration
 	// DialContext replaces the way to an address, for tests.
@@ -52,7 +54,10 @@ func (p Peer) Connect() (*grpc.ClientConn, error) {
 		grpc.WithIdleTimeout(0),
 		grpc.WithNoProxy(),
 	}
-	if p.TokenFile != "" {
+	switch {
+	case p.Token != nil:
+		options = append(options, grpc.WithPerRPCCredentials(p.Token))
+	case p.TokenFile != "":
 		options = append(options, grpc.WithPerRPCCredentials(TokenFile(p.TokenFile)))
 	}
 	dial := p.DialContext

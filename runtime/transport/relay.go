@@ -21,7 +21,7 @@ func RelayProduce(stream pb.WorkPulling_ProduceServer, active Peer) error {
 	out.Set(authorization, metadata.ValueFromIncomingContext(in, authorization)...)
 	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(in, out))
 	defer cancel()
-	active.TokenFile = ""
+	active.TokenFile, active.Token = "", nil
 	conn, err := active.Connect()
 	if err != nil {
 		return err
