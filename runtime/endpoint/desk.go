@@ -3,24 +3,38 @@ package endpoint
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// desk is the producer endpoint of this process: it holds the submissions of the intake, gives each a granted token, and
-// keeps it until its caller has acknowledged the answer. It belongs to the loop.
+// deskHost is where a desk stands: beside the Controller, in a Producer, or at the other end of a stream, in a Client. Its methods
+// belong to the loop, but for post.
+type deskHost interface {
+	// say takes a message of the desk to the Controller.
+	say(message protocol.FromProducer, digest queue.Digest)
+	// refusing is why nothing is taken now, or nil.
+	refusing() error
+	// whyWaiting is the answer to who has waited for credit for too long.
+	whyWaiting() error
+	// creditWait is how long that is.
+	creditWait() delivery.Now
+	now() delivery.Now
+	post(f func()) bool
+}
+
+// desk is a producer endpoint: it holds submissions, gives each a granted token, and keeps it until its caller has acknowledged the
+// answer. It belongs to the loop.
 type desk struct {
-	producer *Producer
-	conn     delivery.ConnID
-	session  string
-	used     uint64 // the highest token used in this session
-	upTo     uint64
-	free     []uint64      // granted tokens whose job was refused: they stay open
-	waiting  []*submission // without a token, oldest first
-	gone     int           // how many of them are withdrawn
-	open     map[uint64]*submission
+	host    deskHost
+	session string
+	used    uint64 // the highest token used in this session
+	upTo    uint64
+	free    []uint64      // granted tokens whose job was refused: they stay open
+	waiting []*submission // without a token, oldest first
+	gone    int           // how many of them are withdrawn
+	open    map[uint64]*submission
 }
 
 // submission is one job between its caller and the controller.
@@ -30,30 +44,25 @@ type submission struct {
 	answered bool // the caller has its answer
 	// acknowledged: the caller said that its answer was delivered, or went away.
 	acknowledged bool
-	withdrawn    bool // given up while waiting
-	answer       chan Answer
-	stored       protocol.Stored
+	withdrawn    bool         // given up while waiting
+	expires      delivery.Now // when it has waited for credit for too long
+	answer       Reply
+	receipt      Receipt
 }
 
-func newDesk(p *Producer) *desk {
-	return &desk{producer: p, open: map[uint64]*submission{}}
-}
-
-// attach opens the endpoint at a fresh controller.
-func (d *desk) attach() {
-	d.conn = d.producer.nextConn()
-	d.producer.step(delivery.ProducerAttached{Conn: d.conn, MaxCredits: d.producer.options.Credits})
+func newDesk(host deskHost) *desk {
+	return &desk{host: host, open: map[uint64]*submission{}}
 }
 
 // submit queues submissions and uses what is granted.
 func (d *desk) submit(submissions []*submission) {
-	switch p := d.producer; {
-	case p.stopping || p.failure != nil:
-		refuse(submissions, ErrUnavailable)
+	if err := d.host.refusing(); err != nil {
+		refuse(submissions, err)
 		return
-	case !p.intake.Open:
-		refuse(submissions, ErrSuspended)
-		return
+	}
+	expires := d.host.now() + d.host.creditWait()
+	for _, s := range submissions {
+		s.expires = expires
 	}
 	d.waiting = append(d.waiting, submissions...)
 	d.advance()
@@ -68,8 +77,33 @@ func refuse(submissions []*submission, err error) {
 func (s *submission) reply(a Answer) {
 	if !s.answered {
 		s.answered = true
-		s.answer <- a
+		s.acknowledged = s.answer.Answered(a) || s.acknowledged
 	}
+}
+
+// impatient is when the first of those who wait has waited for too long.
+func (d *desk) impatient() (delivery.Now, bool) {
+	for _, s := range d.waiting {
+		if s.token == 0 && !s.withdrawn {
+			return s.expires, true
+		}
+	}
+	return 0, false
+}
+
+// expire answers those who have waited for too long. Who was submitted before, in an earlier session, waits on.
+func (d *desk) expire() {
+	now := d.host.now()
+	for _, s := range d.waiting {
+		if s.token != 0 || s.withdrawn {
+			continue
+		}
+		if s.expires > now {
+			return
+		}
+		d.giveUp(s)
+	}
+	d.tidy()
 }
 
 // advance gives tokens to those who wait.
@@ -108,11 +142,11 @@ func (d *desk) token() (uint64, bool) {
 }
 
 func (d *desk) send(message protocol.FromProducer, s *submission) {
-	event := delivery.ProducerMessage{Conn: d.conn, Message: message}
+	var digest queue.Digest
 	if s != nil {
-		event.Digest = s.entry.Digest
+		digest = s.entry.Digest
 	}
-	d.producer.step(event)
+	d.host.say(message, digest)
 }
 
 // receive takes one message of the controller.
@@ -155,25 +189,24 @@ func (d *desk) stored(m protocol.Stored) {
 		d.send(protocol.StoredAck{Session: m.Session, Token: m.Token, MessageID: m.MessageID}, nil)
 		return
 	}
-	s.stored = m
+	s.receipt = Receipt{Stored: m, desk: d, submission: s}
+	s.reply(Answer{Receipt: &s.receipt})
 	if s.acknowledged {
 		d.finish(s)
-		return
 	}
-	s.reply(Answer{Receipt: &Receipt{Stored: m, desk: d, submission: s}})
 }
 
 // acknowledge is the caller's word that its answer was delivered.
 func (d *desk) acknowledge(s *submission) {
 	s.acknowledged = true
-	if d.open[s.token] == s && s.stored.Token == s.token && s.stored.Session == d.session {
+	if stored := &s.receipt.Stored; d.open[s.token] == s && stored.Token == s.token && stored.Session == d.session {
 		d.finish(s)
 	}
 }
 
 func (d *desk) finish(s *submission) {
 	delete(d.open, s.token)
-	d.send(protocol.StoredAck{Session: s.stored.Session, Token: s.token, MessageID: s.stored.MessageID}, nil)
+	d.send(protocol.StoredAck{Session: s.receipt.Session, Token: s.token, MessageID: s.receipt.MessageID}, nil)
 }
 
 func (d *desk) refused(m protocol.Refused) {
@@ -204,20 +237,22 @@ func (d *desk) withdraw(s *submission) {
 	if s.answered || s.token != 0 {
 		return
 	}
+	d.giveUp(s)
+	d.tidy()
+}
+
+func (d *desk) giveUp(s *submission) {
 	s.withdrawn = true
 	s.entry = Submission{}
-	s.reply(Answer{Err: d.whyWaiting()})
-	if d.gone++; 2*d.gone > len(d.waiting) {
+	d.gone++
+	s.reply(Answer{Err: d.host.whyWaiting()})
+}
+
+func (d *desk) tidy() {
+	if 2*d.gone > len(d.waiting) {
 		d.waiting = slices.DeleteFunc(d.waiting, func(s *submission) bool { return s.withdrawn })
 		d.gone = 0
 	}
-}
-
-func (d *desk) whyWaiting() error {
-	if p := d.producer; p.controller == nil || p.controller.Phase() != delivery.PhaseRunning {
-		return ErrUnavailable
-	}
-	return &NoCreditError{RetryAfter: time.Second}
 }
 
 // refuseWaiting answers everyone who has no token yet.
@@ -244,6 +279,9 @@ func (d *desk) refuseAll(err error) {
 	d.waiting, d.gone = nil, 0
 	d.session, d.used, d.upTo, d.free = "", 0, 0, nil
 }
+
+// idle reports whether nothing is under way at all.
+func (d *desk) idle() bool { return len(d.open)+len(d.waiting) == 0 }
 
 // quiet reports whether nobody waits for an answer.
 func (d *desk) quiet() bool { return len(d.open) == 0 }

@@ -16,7 +16,7 @@ func TestRefusedSubmissionsLeaveNothingInLine(t *testing.T) {
 	p := NewProducer(ProducerOptions{Config: delivery.DefaultControllerConfig(), Log: logr.Discard(), Intake: delivery.SetIntake{Open: true}})
 	waits := func() *submission {
 		job := protocol.Job{MessageID: "id", Payload: []byte("payload")}
-		return &submission{entry: Submission{Job: job}, answer: make(chan Answer, 1)}
+		return &submission{entry: Submission{Job: job}, answer: make(waiting, 1)}
 	}
 	begun := waits()
 	begun.token = 7
@@ -28,7 +28,7 @@ func TestRefusedSubmissionsLeaveNothingInLine(t *testing.T) {
 		impatient := waits()
 		p.desk.submit([]*submission{impatient})
 		p.desk.withdraw(impatient)
-		if answer := <-impatient.answer; !errors.Is(answer.Err, ErrUnavailable) {
+		if answer := <-impatient.answer.(waiting); !errors.Is(answer.Err, ErrUnavailable) {
 			t.Fatalf("answered %+v", answer)
 		}
 		longest = max(longest, len(p.desk.waiting))

@@ -45,7 +45,10 @@ func newLoop(c clock.Clock) *loop {
 func (l *loop) now() delivery.Now { return l.clock.Since(l.start) }
 
 // post hands a closure to the loop; false means that the loop has ended and the closure will not run.
-func (l *loop) post(f func()) bool {
+func (l *loop) post(f func()) bool { return l.postUnless(nil, f) }
+
+// postUnless is post for a caller that gives up when stop is closed, which also returns false.
+func (l *loop) postUnless(stop <-chan struct{}, f func()) bool {
 	select {
 	case <-l.done:
 		return false
@@ -55,6 +58,8 @@ func (l *loop) post(f func()) bool {
 	case l.inbox <- f:
 		return true
 	case <-l.done:
+		return false
+	case <-stop:
 		return false
 	}
 }

@@ -112,9 +112,11 @@ type Producer struct {
 	desk        *desk
 	workers     map[delivery.ConnID]*transport.Outbox[protocol.ToWorker]
 	podStreams  podStreams
+	inbox       mailbox[*submission] // of submissions; not of the loop alone
 	producers   map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]
 	waiters     waiters
 	ages        ages
+	deskConn    delivery.ConnID
 	deciding    map[queue.JobRef]bool // dead letters that a decision is being written about
 }
 
@@ -136,7 +138,7 @@ func NewProducer(options ProducerOptions) *Producer {
 		failures:   stageCounter{},
 		deciding:   map[queue.JobRef]bool{},
 	}
-	p.desk = newDesk(p)
+	p.desk = newDesk(deskOf{p})
 	p.SetOperationTimeout(options.OperationTimeout)
 	return p
 }
@@ -180,6 +182,7 @@ func (p *Producer) end() {
 	for _, out := range p.producers {
 		out.Close()
 	}
+	refuse(p.inbox.close(), ErrUnavailable)
 	p.desk.refuseAll(ErrUnavailable)
 	p.waiters.refuseAll(ErrUnavailable)
 }
@@ -229,12 +232,19 @@ func (p *Producer) heartbeat() time.Duration { return max(p.config.Heartbeat, ti
 
 func (p *Producer) deadline() (delivery.Now, bool) {
 	if p.controller == nil || p.failure != nil {
-		return 0, false
+		return p.desk.impatient()
 	}
-	return p.controller.NextDeadline()
+	at, ok := p.controller.NextDeadline()
+	if impatient, waits := p.desk.impatient(); waits && (!ok || impatient < at) {
+		return impatient, true
+	}
+	return at, ok
 }
 
-func (p *Producer) tick() { p.step(delivery.Tick{}) }
+func (p *Producer) tick() {
+	p.desk.expire()
+	p.step(delivery.Tick{})
+}
 
 func (p *Producer) paused(gap time.Duration) {
 	p.log.Info("this process was paused", "seconds", gap.Seconds())
@@ -281,7 +291,7 @@ func (p *Producer) execute(action delivery.Action) {
 			delete(p.workers, a.Conn)
 		}
 	case delivery.ToProducer:
-		if a.Conn == p.desk.conn {
+		if a.Conn == p.deskConn {
 			p.desk.receive(a.Message)
 		} else if out, ok := p.producers[a.Conn]; ok {
 			out.Offer(a.Message)

@@ -35,7 +35,7 @@ func (p *Producer) begin() {
 	}
 	p.step(delivery.Start{})
 	p.step(p.intake)
-	p.desk.attach()
+	p.attachDesk()
 	for _, conn := range slices.Sorted(maps.Keys(p.producers)) {
 		p.step(delivery.ProducerAttached{Conn: conn, MaxCredits: p.options.StreamCredits, Notify: true})
 	}

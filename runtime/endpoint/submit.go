@@ -12,6 +12,15 @@ import (
 type Submission struct {
 	Job    protocol.Job
 	Digest queue.Digest // usually Digest(Job)
+	// Reply takes the answer of Post; SubmitBatch returns it instead.
+	Reply Reply
+}
+
+// Reply takes the answer to one Submission.
+type Reply interface {
+	// Answered is called once, between two events of the endpoint: it must be quick and not call the endpoint. What it returns says whether
+	// the answer counts as delivered; if not, the Receipt has to be acknowledged.
+	Answered(answer Answer) (acknowledge bool)
 }
 
 // Answer is what became of one Submission: either a Receipt or an error (ErrUnavailable, ErrSuspended, *NoCreditError,
@@ -31,8 +40,47 @@ type Receipt struct {
 // Acknowledge says that the submitter was told; from then on the flow may forget the id once the job is settled and the
 // deduplication window is over. Call it exactly once for every receipt, also when telling the submitter failed.
 func (r *Receipt) Acknowledge() {
-	r.desk.producer.loop.post(func() { r.desk.acknowledge(r.submission) })
+	r.desk.host.post(func() { r.desk.acknowledge(r.submission) })
 }
+
+// waiting is the Reply of a caller that waits.
+type waiting chan Answer
+
+func (w waiting) Answered(answer Answer) bool {
+	w <- answer
+	return false
+}
+
+// Post hands jobs over and returns at once; each Submission's Reply gets its answer, in an order of their own. What arrives together is
+// written together. A submission that gets no credit within CreditWait is refused; one that got it waits for the queue.
+func (p *Producer) Post(entries ...Submission) { p.hand(validated(entries)) }
+
+// validated answers those that break a limit, and returns the others.
+func validated(entries []Submission) []*submission {
+	pending := make([]*submission, 0, len(entries))
+	for _, entry := range entries {
+		if err := entry.Job.Validate(0); err != nil {
+			entry.Reply.Answered(Answer{Err: err})
+			continue
+		}
+		pending = append(pending, &submission{entry: entry, answer: entry.Reply})
+	}
+	return pending
+}
+
+// hand puts submissions before the loop.
+func (p *Producer) hand(pending []*submission) {
+	first, open := p.inbox.put(pending...)
+	if !open {
+		refuse(pending, ErrUnavailable)
+		return
+	}
+	if first && len(pending) > 0 {
+		p.loop.post(p.takeSubmissions) // if that fails, the end of the loop takes them
+	}
+}
+
+func (p *Producer) takeSubmissions() { p.desk.submit(p.inbox.take()) }
 
 // Submit stores one job; see SubmitBatch.
 func (p *Producer) Submit(ctx context.Context, job protocol.Job, digest queue.Digest) (*Receipt, error) {
@@ -46,54 +94,35 @@ func (p *Producer) Submit(ctx context.Context, job protocol.Job, digest queue.Di
 func (p *Producer) SubmitBatch(ctx context.Context, entries []Submission) []Answer {
 	answers := make([]Answer, len(entries))
 	pending := make([]*submission, 0, len(entries))
+	replies := make([]waiting, 0, len(entries))
 	at := make([]int, 0, len(entries))
 	for i, entry := range entries {
 		if err := entry.Job.Validate(0); err != nil {
 			answers[i].Err = err
 			continue
 		}
-		pending = append(pending, &submission{entry: entry, answer: make(chan Answer, 1)})
+		reply := make(waiting, 1)
+		pending = append(pending, &submission{entry: entry, answer: reply})
+		replies = append(replies, reply)
 		at = append(at, i)
 	}
-	if len(pending) == 0 {
-		return answers
-	}
-	if !p.loop.post(func() { p.desk.submit(pending) }) {
-		refuse(pending, ErrUnavailable)
-	}
-	patience := p.options.Clock.NewTimer(p.options.CreditWait)
-	defer patience.Stop()
-	impatient := patience.C()
-	for i := 0; i < len(pending); {
+	p.hand(pending)
+	for i, reply := range replies {
 		select {
-		case answers[at[i]] = <-pending[i].answer:
-			i++
-		case <-impatient:
-			impatient = nil
-			rest := pending[i:]
-			p.loop.post(func() { p.withdraw(rest) })
+		case answers[at[i]] = <-reply:
 		case <-ctx.Done():
-			p.abandon(pending[i:], answers, at[i:], fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err()))
-			return answers
-		case <-p.loop.done:
-			p.abandon(pending[i:], answers, at[i:], ErrUnavailable)
+			p.abandon(pending[i:], replies[i:], answers, at[i:], fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err()))
 			return answers
 		}
 	}
 	return answers
 }
 
-func (p *Producer) withdraw(submissions []*submission) {
-	for _, s := range submissions {
-		p.desk.withdraw(s)
-	}
-}
-
 // abandon collects the answers that are there, and leaves the rest to be acknowledged by itself: nobody waits any more.
-func (p *Producer) abandon(submissions []*submission, answers []Answer, at []int, err error) {
+func (p *Producer) abandon(submissions []*submission, replies []waiting, answers []Answer, at []int, err error) {
 	for i, s := range submissions {
 		select {
-		case answers[at[i]] = <-s.answer:
+		case answers[at[i]] = <-replies[i]:
 			continue
 		default:
 			answers[at[i]].Err = err

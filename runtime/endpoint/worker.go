@@ -323,9 +323,12 @@ func (w *Worker) invoke(start delivery.StartHandler) {
 	w.runs[start.Run] = cancel
 	handler := w.links[start.Flow].source.Handler
 	w.handlers.Go(func() {
-		defer cancel()
-		result := w.handle(ctx, handler, start.Delivery)
-		w.loop.post(func() { w.handled(start, result) })
+		result := Result{Outcome: protocol.Nacked, Reason: "the handler ended its goroutine"}
+		defer func() { // also where the handler calls runtime.Goexit
+			cancel()
+			w.loop.post(func() { w.handled(start, result) })
+		}()
+		result = w.handle(ctx, handler, start.Delivery)
 	})
 }
 

@@ -180,5 +180,8 @@ func (s *ProducerStream) Recv() (protocol.ToProducer, error) {
 	return wire.DecodeToProducer(frame)
 }
 
+// CloseSend says that nothing more comes. The producer ends the stream when it has read what came before.
+func (s *ProducerStream) CloseSend() error { return s.stream.CloseSend() }
+
 // Close ends the stream and its connection.
 func (s *ProducerStream) Close() { s.stop() }

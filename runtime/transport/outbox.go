@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 )
 
@@ -80,6 +81,33 @@ func (o *Outbox[M]) Run(ctx context.Context, send func(M) error) error {
 		case <-o.closing:
 			return o.flush(send)
 		}
+	}
+}
+
+// Next waits for the next message, for a peer in this process that takes them itself: it calls Next in place of Run. io.EOF means that
+// the queue is closed and empty.
+func (o *Outbox[M]) Next(ctx context.Context) (message M, err error) {
+	select { // most often there is one
+	case <-o.aborted:
+		return message, o.err
+	case message = <-o.messages:
+		return message, nil
+	default:
+	}
+	select {
+	case <-ctx.Done():
+		return message, ctx.Err()
+	case <-o.aborted:
+		return message, o.err
+	case message = <-o.messages:
+		return message, nil
+	case <-o.closing:
+	}
+	select { // what was offered before the end still goes out
+	case message = <-o.messages:
+		return message, nil
+	default:
+		return message, io.EOF
 	}
 }
 
