@@ -54,5 +54,6 @@ func render(root string) (map[string]string, error) {
 	}
 	return map[string]string{
 		"conditions.md": conditions, "labels.md": labels, "api.md": fields, "metrics.md": figures, "operator-flags.md": flagsPage(),
+		"problems.md": problemsPage(),
 	}, nil
 }

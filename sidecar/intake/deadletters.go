@@ -64,7 +64,7 @@ func (i *Intake) listDeadLetters(w http.ResponseWriter, r *http.Request, _ trans
 	if len(letters) == limit && limit > 0 {
 		out.Next = letters[len(letters)-1].StoreSeq
 	}
-	writeJSON(w, http.StatusOK, "application/json", out)
+	writeJSON(w, http.StatusOK, typeJSON, out)
 	return nil
 }
 

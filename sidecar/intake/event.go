@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 
@@ -18,6 +19,7 @@ import (
 const (
 	typeEvent          = cloudevents.ApplicationCloudEventsJSON
 	typeEventBatch     = cloudevents.ApplicationCloudEventsBatchJSON
+	typeLines          = "application/x-ndjson"
 	headerKey          = "Idempotency-Key"
 	headerSpec         = "Ce-Specversion"
 	prefixEvent        = "Ce-"
@@ -105,6 +107,9 @@ func decodeBatch(header http.Header, body []byte) ([]decoded, error) {
 }
 
 func decodeStructured(body []byte) (*cloudevents.Event, error) {
+	if !utf8.Valid(body) { // or two ids that differ in what is no text would become one
+		return nil, malformed("the CloudEvent is not UTF-8")
+	}
 	event := new(cloudevents.Event)
 	if err := json.Unmarshal(body, event); err != nil || event.SpecVersion() != cloudevents.CloudEventsVersionV1 {
 		// The library's text may quote the event: say where to look instead.
@@ -183,7 +188,8 @@ func fromEvent(header http.Header, event *cloudevents.Event, err error) decoded 
 	headers[protocol.HeaderContentType] = event.DataContentType()
 	if headers[protocol.HeaderContentType] == "" {
 		headers[protocol.HeaderContentType] = defaultContentType
-		if mediaType(header) == typeEvent || mediaType(header) == typeEventBatch {
+		switch mediaType(header) {
+		case typeEvent, typeEventBatch, typeLines:
 			headers[protocol.HeaderContentType] = cloudevents.ApplicationJSON
 		}
 	}

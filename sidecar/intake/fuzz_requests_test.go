@@ -14,6 +14,7 @@ func FuzzRequests(f *testing.F) {
 	handler := w.server.Config.Handler
 	f.Add("POST", jobs, "", "Content-Type", "application/cloudevents+json", `{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{}}`)
 	f.Add("POST", jobs, "", "Content-Type", "application/cloudevents-batch+json", `[{"specversion":"1.0","id":"1","source":"/s","type":"t"},null]`)
+	f.Add("POST", jobs, "", "Content-Type", "application/x-ndjson", "{\"specversion\":\"1.0\",\"id\":\"1\",\"source\":\"/s\",\"type\":\"t\",\"data\":{}}\n\n{}\nx")
 	f.Add("POST", jobs, "wait=confirmed&timeout=1ms", "Idempotency-Key", "k", "body")
 	f.Add("POST", jobs, "wait=confirmed", "Ce-Specversion", "1.0", "body")
 	f.Add("POST", jobs, "", "Content-Encoding", "gzip", "body")

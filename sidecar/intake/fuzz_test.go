@@ -13,6 +13,7 @@ import (
 func FuzzDecodeJobs(f *testing.F) {
 	f.Add("application/cloudevents+json", "", `{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{"a":1}}`)
 	f.Add("application/cloudevents-batch+json", "", `[{"specversion":"1.0","id":"1","source":"/s","type":"t","data_base64":"AAE="},null,{}]`)
+	f.Add("application/cloudevents+json", "", "{\"specversion\":\"1.0\",\"id\":\"\xff\",\"source\":\"/s\",\"type\":\"t\",\"data\":1}")
 	f.Add("text/plain", "1.0", "body")
 	f.Add("", "0.3", "body")
 	f.Add("text/plain; x", "", "body")

@@ -47,6 +47,12 @@ type Options struct {
 	Log      logr.Logger
 	// StoreTimeout bounds a submission without ?wait (30 s).
 	StoreTimeout time.Duration
+	// StreamPatience is how long a line of a stream waits for credit before it is refused (30 s).
+	StreamPatience time.Duration
+	// LineTimeout is how long a line of a stream may take to arrive, and its answer to be taken (1 min).
+	LineTimeout time.Duration
+	// StreamTime bounds a stream as a whole (1 h), because its caller is checked once.
+	StreamTime time.Duration
 	// MemoryBytes bounds all bodies that are being handled (64 MiB); beyond it callers get 429.
 	MemoryBytes int64
 	// OnAnswer is told every status, for metrics.
@@ -66,9 +72,10 @@ func New(options Options) *Intake {
 	if options.MaxPayload == nil {
 		options.MaxPayload = func() int { return 1 << 20 }
 	}
-	if options.StoreTimeout <= 0 {
-		options.StoreTimeout = 30 * time.Second
-	}
+	setDefault(&options.StoreTimeout, 30*time.Second)
+	setDefault(&options.StreamPatience, 30*time.Second)
+	setDefault(&options.LineTimeout, time.Minute)
+	setDefault(&options.StreamTime, time.Hour)
 	if options.MemoryBytes <= 0 {
 		options.MemoryBytes = 64 << 20
 	}
@@ -79,6 +86,12 @@ func New(options Options) *Intake {
 		options.OnRefusal = func(*transport.Refusal) {}
 	}
 	return &Intake{options: options, memory: semaphore.NewWeighted(options.MemoryBytes)}
+}
+
+func setDefault(value *time.Duration, otherwise time.Duration) {
+	if *value <= 0 {
+		*value = otherwise
+	}
 }
 
 // Handler serves callers from anywhere: they present a token.
@@ -152,40 +165,25 @@ func (i *Intake) routes(way door) http.Handler {
 	route("GET /v1/flows/{flow}/orphans", verbList, i.listOrphans)
 	route("POST /v1/flows/{flow}/orphans/{sequence}/accept", verbUpdate, i.acceptOrphan)
 	route("GET /v1/flows/{flow}/audit", verbList, i.listAudit)
-	return mux
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { miss(w, allowed(mux, r)) })
+	return i.watched(mux)
 }
 
 func (i *Intake) serve(w http.ResponseWriter, r *http.Request, way door, verb string, do action) {
-	recorder := &statusRecorder{ResponseWriter: w}
-	defer func() { i.options.OnAnswer(recorder.status) }()
 	if flow := r.PathValue("flow"); flow != i.options.Name {
-		newProblem(http.StatusNotFound, "unknown-flow", "No such flow here", "this intake serves the flow "+i.options.Name).write(recorder)
+		kindUnknownFlow.because("this intake serves the flow " + i.options.Name).write(w)
 		return
 	}
-	if way.passOn(recorder, r, verb) {
+	if way.passOn(w, r, verb) {
 		return
 	}
 	submitter, err := way.who(r, verb)
 	if err != nil {
 		i.options.OnRefusal(transport.AsRefusal(err))
-		problemOf(err).write(recorder)
+		problemOf(err).write(w)
 		return
 	}
-	if err := do(recorder, r, submitter); err != nil {
-		problemOf(err).write(recorder)
+	if err := do(w, r, submitter); err != nil {
+		problemOf(err).write(w)
 	}
 }
-
-// statusRecorder remembers the status for metrics.
-type statusRecorder struct {
-	http.ResponseWriter
-	status int
-}
-
-func (s *statusRecorder) WriteHeader(status int) {
-	s.status = status
-	s.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap lets http.ResponseController reach the connection.
-func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }

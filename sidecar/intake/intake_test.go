@@ -189,7 +189,7 @@ func TestStatusOfOneJob(t *testing.T) {
 			if got.status != c.status || !strings.Contains(got.body, c.says) {
 				t.Errorf("got %d %s, want %d with %q", got.status, got.body, c.status, c.says)
 			}
-			if kind := got.header.Get("Content-Type"); got.status >= 400 && got.status != 405 && kind != "application/problem+json" {
+			if kind := got.header.Get("Content-Type"); got.status >= 400 && kind != "application/problem+json" {
 				t.Errorf("an error of type %q", kind)
 			}
 			if got.status == 401 && got.header.Get("WWW-Authenticate") == "" {

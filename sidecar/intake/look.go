@@ -27,7 +27,7 @@ func (i *Intake) look(w http.ResponseWriter, r *http.Request, _ transport.Submit
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, "application/json", jobView{
+	writeJSON(w, http.StatusOK, typeJSON, jobView{
 		ID: id, Sequence: state.StoreSeq, State: state.Status, Attempts: state.Attempts, Reason: state.Reason,
 	})
 	return nil

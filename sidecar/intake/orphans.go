@@ -33,7 +33,7 @@ func (i *Intake) listOrphans(w http.ResponseWriter, r *http.Request, _ transport
 	if len(orphans) == limit && limit > 0 {
 		out.Next = orphans[len(orphans)-1].StoreSeq
 	}
-	writeJSON(w, http.StatusOK, "application/json", out)
+	writeJSON(w, http.StatusOK, typeJSON, out)
 	return nil
 }
 
@@ -85,6 +85,6 @@ func (i *Intake) listAudit(w http.ResponseWriter, r *http.Request, _ transport.S
 	if len(lines) == limit && limit > 0 {
 		out.Next = int64(lines[len(lines)-1].Number)
 	}
-	writeJSON(w, http.StatusOK, "application/json", out)
+	writeJSON(w, http.StatusOK, typeJSON, out)
 	return nil
 }

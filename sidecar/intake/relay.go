@@ -76,14 +76,16 @@ func (r *Relay) settle(ctx context.Context) Route {
 	}
 }
 
-var (
-	problemNoActive = newProblem(http.StatusServiceUnavailable, "no-active-producer", "No producer owns the queue at the moment",
-		"One of them is about to take over. Nothing was stored: repeat the request after the time in Retry-After.").after(time.Second)
-	problemHop = newProblem(http.StatusServiceUnavailable, "no-active-producer", "This producer stands by",
-		"The request was passed on to it by another one that stands by. Nothing was stored: repeat it after the time in Retry-After.").after(time.Second)
-	problemRelay = newProblem(http.StatusServiceUnavailable, "unavailable", "The outcome is not known",
-		"The active producer did not answer. The job may or may not be stored: repeat the request with the same id, which is safe.").after(time.Second)
-)
+// relayPause is when to try again what could not be passed on.
+const relayPause = time.Second
+
+func noActive(detail string) problem { return kindNoActive.because(detail).after(relayPause) }
+
+// lost is the answer where the active producer gave none.
+func lost() problem {
+	return kindUnavailable.because(
+		"The active producer did not answer. The job may or may not be stored: repeat the request with the same id, which is safe.").after(relayPause)
+}
 
 // elsewhere passes the request on if this process stands by, and says whether it has answered. credential, which may be nil, replaces
 // what the caller presents.
@@ -97,7 +99,7 @@ func (i *Intake) elsewhere(w http.ResponseWriter, r *http.Request, credential fu
 		return false
 	}
 	if r.Header.Get(headerHop) != "" {
-		problemHop.write(w)
+		noActive("The request was passed on to a producer that stands by as well. Nothing was stored: repeat it after the time in Retry-After.").write(w)
 		return true
 	}
 	if to.Address == "" {
@@ -106,11 +108,14 @@ func (i *Intake) elsewhere(w http.ResponseWriter, r *http.Request, credential fu
 		}
 	}
 	if to.Address == "" {
-		problemNoActive.write(w)
+		noActive(kindNoActive.Help).write(w)
 		return true
 	}
 	if wait, err := waitOf(r.URL.Query()); err == nil {
 		extendDeadline(w, wait+i.options.StoreTimeout+relayDial)
+	}
+	if mediaType(r.Header) == typeLines {
+		w, r = i.rolling(w, r)
 	}
 	relay.pass(w, r, to.Address, credential)
 	return true
@@ -121,7 +126,7 @@ func (r *Relay) pass(w http.ResponseWriter, request *http.Request, address strin
 	onward := request.Clone(request.Context())
 	if credential != nil {
 		if err := credential(onward.Header); err != nil {
-			problemRelay.write(w)
+			lost().write(w)
 			return
 		}
 	}
@@ -132,7 +137,7 @@ func (r *Relay) pass(w http.ResponseWriter, request *http.Request, address strin
 			p.Out.Header.Set(headerHop, "1")
 		},
 		ErrorLog:     log.New(io.Discard, "", 0), // an active producer that went away is no news, and is answered
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { problemRelay.write(w) },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { lost().write(w) },
 	}
 	proxy.ServeHTTP(w, onward)
 }

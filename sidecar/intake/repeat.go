@@ -29,7 +29,7 @@ func (i *Intake) recall(ctx context.Context, a *answer, digest queue.Digest) {
 	a.err, a.state = nil, state.Status
 	a.stored = &protocol.Stored{MessageID: a.id, StoreSeq: state.StoreSeq, Verdict: protocol.AlreadyStored}
 	if state.Digest != digest {
-		a.state, a.stored.Verdict, a.err = "", protocol.BodyMismatch, problemMismatch
+		a.state, a.stored.Verdict, a.err = "", protocol.BodyMismatch, kindMismatch.problem()
 	}
 }
 

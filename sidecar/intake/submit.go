@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ type outcome struct {
 	// New is false for a repeat of an id that was known already.
 	New bool `json:"new"`
 
-	// Status and Problem are set in the answer to a batch only.
+	// Status and Problem are set in the answers to a batch and to a stream only.
 	Status  int      `json:"status,omitempty"`
 	Problem *problem `json:"problem,omitempty"`
 }
@@ -43,6 +44,9 @@ func (i *Intake) submit(w http.ResponseWriter, r *http.Request, by transport.Sub
 	wait, err := waitOf(r.URL.Query())
 	if err != nil {
 		return err
+	}
+	if mediaType(r.Header) == typeLines {
+		return i.submitLines(w, r, wait)
 	}
 	answers, batch, err := i.take(w, r, by, wait)
 	if err != nil {
@@ -54,7 +58,7 @@ func (i *Intake) submit(w http.ResponseWriter, r *http.Request, by transport.Sub
 		return nil
 	}
 	acknowledge(answers) // the submitter stays, but for how long is not ours to know
-	i.await(r.Context(), wait, answers)
+	i.awaitAll(r.Context(), wait, answers)
 	i.write(w, answers, batch)
 	return nil
 }
@@ -106,10 +110,8 @@ func extendDeadline(w http.ResponseWriter, by time.Duration) {
 
 // read takes the body in, bounded, and holds its share of the memory until release.
 func (i *Intake) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		// A handler would get the bytes without a word about their coding.
-		w.Header().Set("Accept-Encoding", "identity")
-		return nil, nil, problemEncoded
+	if err := checkCoding(w, r); err != nil {
+		return nil, nil, err
 	}
 	limit := int64(i.options.MaxPayload())
 	switch mediaType(r.Header) {
@@ -126,7 +128,7 @@ func (i *Intake) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 		share = limit
 	}
 	if !i.memory.TryAcquire(share) {
-		return nil, nil, problemBusy.after(time.Second)
+		return nil, nil, kindNoCredit.problem().after(time.Second)
 	}
 	release = func() { i.memory.Release(share) }
 	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
@@ -135,14 +137,23 @@ func (i *Intake) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, nil, tooLarge(limit)
 		}
-		return nil, nil, newProblem(http.StatusBadRequest, "truncated", "The body ended early", "Repeat the request; nothing was stored.")
+		return nil, nil, kindTruncated.problem()
 	}
 	return body, release, nil
 }
 
+// checkCoding refuses a compressed body: a handler would get the bytes without a word about their coding.
+func checkCoding(w http.ResponseWriter, r *http.Request) error {
+	if coding := r.Header.Get("Content-Encoding"); coding == "" || strings.EqualFold(coding, "identity") {
+		return nil
+	}
+	w.Header().Set("Accept-Encoding", "identity")
+	return kindEncoded.problem()
+}
+
 func tooLarge(limit int64) problem {
-	return newProblem(http.StatusRequestEntityTooLarge, "too-large", "The body is too large",
-		fmt.Sprintf("The limit is %d bytes (spec.payload.maxBytes of the flow). Store large data elsewhere and submit a reference.", limit))
+	return kindTooLarge.because(fmt.Sprintf(
+		"The limit is %d bytes (spec.payload.maxBytes of the flow). Store large data elsewhere and submit a reference.", limit))
 }
 
 // answer is what became of one job of a request. It holds no payload once it is acknowledged.
@@ -158,6 +169,17 @@ type answer struct {
 func (i *Intake) store(ctx context.Context, jobs []decoded) []answer {
 	ctx, cancel := context.WithTimeout(ctx, i.options.StoreTimeout)
 	defer cancel()
+	answers := i.submitJobs(ctx, jobs)
+	for n := range answers {
+		if closed(answers[n].err) {
+			i.recall(ctx, &answers[n], endpoint.Digest(jobs[n].job))
+		}
+	}
+	return answers
+}
+
+// submitJobs submits what could be decoded.
+func (i *Intake) submitJobs(ctx context.Context, jobs []decoded) []answer {
 	answers := make([]answer, len(jobs))
 	var entries []endpoint.Submission
 	var at []int
@@ -177,12 +199,8 @@ func (i *Intake) store(ctx context.Context, jobs []decoded) []answer {
 	}
 	for n, got := range i.options.Flow.SubmitBatch(ctx, entries) {
 		a := &answers[at[n]]
-		a.receipt, a.err = got.Receipt, got.Err
-		switch {
-		case a.receipt != nil:
+		if a.receipt, a.err = got.Receipt, got.Err; a.receipt != nil {
 			i.readout(ctx, a)
-		case closed(a.err):
-			i.recall(ctx, a, entries[n].Digest)
 		}
 	}
 	return answers
@@ -198,7 +216,7 @@ func (i *Intake) readout(ctx context.Context, a *answer) {
 	case protocol.AlreadyDeadLettered:
 		a.state = i.whereabouts(ctx, a.id)
 	case protocol.BodyMismatch:
-		a.err = problemMismatch
+		a.err = kindMismatch.problem()
 	default:
 		a.state = queue.StatusStored
 	}
@@ -206,58 +224,72 @@ func (i *Intake) readout(ctx context.Context, a *answer) {
 
 func acknowledge(answers []answer) {
 	for n := range answers {
-		if receipt := answers[n].receipt; receipt != nil {
-			answers[n].receipt = nil
-			receipt.Acknowledge()
+		answers[n].acknowledge()
+	}
+}
+
+func (a *answer) acknowledge() {
+	if receipt := a.receipt; receipt != nil {
+		a.receipt = nil
+		receipt.Acknowledge()
+	}
+}
+
+// open tells whether the job is stored and not settled.
+func (a *answer) open() bool { return a.err == nil && a.state == queue.StatusStored }
+
+// awaitAll waits for the end of every job that is open, all within one deadline.
+func (i *Intake) awaitAll(ctx context.Context, wait time.Duration, answers []answer) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for n := range answers {
+		if answers[n].open() {
+			i.await(ctx, &answers[n])
 		}
 	}
 }
 
-// await waits for the end of every job that is stored and not settled, all within one deadline.
-func (i *Intake) await(ctx context.Context, wait time.Duration, answers []answer) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	for n := range answers {
-		a := &answers[n]
-		if a.err != nil || a.state != queue.StatusStored {
-			continue
-		}
-		settled, err := i.options.Flow.Wait(ctx, queue.JobRef{MessageID: a.stored.MessageID, StoreSeq: a.stored.StoreSeq})
-		switch {
-		case err != nil:
-			a.err = newProblem(http.StatusGatewayTimeout, "not-confirmed-yet", "The job is stored, but not confirmed yet",
-				"It will be processed without a repeat of this request. Look it up under the Location of this answer.").about(a.id, a.stored.StoreSeq)
-		case settled.DeadLettered:
-			a.state = queue.StatusDeadLettered
-			a.err = newProblem(http.StatusConflict, "dead-lettered", "The job failed for good",
-				"It is kept as a dead letter until a person re-drives or drops it: "+settled.Reason).about(a.id, a.stored.StoreSeq)
-		default:
-			a.state = queue.StatusConfirmed
-		}
+// await waits for the end of an open job, until ctx ends.
+func (i *Intake) await(ctx context.Context, a *answer) {
+	settled, err := i.options.Flow.Wait(ctx, queue.JobRef{MessageID: a.stored.MessageID, StoreSeq: a.stored.StoreSeq})
+	switch {
+	case err != nil:
+		a.err = kindNotConfirmed.problem().about(a.id, a.stored.StoreSeq)
+	case settled.DeadLettered:
+		a.state = queue.StatusDeadLettered
+		a.err = kindDeadLettered.because("It is kept as a dead letter until a person re-drives or drops it: "+settled.Reason).about(a.id, a.stored.StoreSeq)
+	default:
+		a.state = queue.StatusConfirmed
+	}
+}
+
+// announce sets the headers of every answer about jobs.
+func (i *Intake) announce(w http.ResponseWriter) {
+	w.Header().Set("Cache-Control", "no-store")
+	if i.options.Volatile {
+		w.Header().Set("Workpulling-Durability", "volatile")
 	}
 }
 
 // write answers a single job, or lists the answers of a batch: 200 if all are stored, else 207.
 func (i *Intake) write(w http.ResponseWriter, answers []answer, batch bool) {
-	if i.options.Volatile {
-		w.Header().Set("Workpulling-Durability", "volatile")
-	}
+	i.announce(w)
 	if !batch {
 		i.writeOne(w, answers[0])
 		return
 	}
-	status := http.StatusOK
+	status, pause := http.StatusOK, 0
 	list := make([]outcome, len(answers))
 	for n, a := range answers {
-		list[n] = a.outcome()
-		list[n].Status = i.status(a)
-		if a.err != nil {
-			p := problemOf(a.err)
-			list[n].Status, list[n].Problem = p.Status, &p
-			status = http.StatusMultiStatus
+		list[n] = i.outcome(a)
+		if p := list[n].Problem; p != nil {
+			status, pause = http.StatusMultiStatus, max(pause, p.RetryAfter)
 		}
 	}
-	writeJSON(w, status, "application/json", list)
+	if pause > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(pause))
+	}
+	writeJSON(w, status, typeJSON, list)
 }
 
 func (i *Intake) writeOne(w http.ResponseWriter, a answer) {
@@ -265,10 +297,30 @@ func (i *Intake) writeOne(w http.ResponseWriter, a answer) {
 		w.Header().Set("Location", i.location(a.id))
 	}
 	if a.err != nil {
-		problemOf(a.err).write(w)
+		i.problemOf(a).write(w)
 		return
 	}
-	writeJSON(w, i.status(a), "application/json", a.outcome())
+	writeJSON(w, i.status(a), typeJSON, a.outcome())
+}
+
+// problemOf is the problem of an answer that has one. Its instance is the job, where there is one.
+func (i *Intake) problemOf(a answer) problem {
+	p := problemOf(a.err)
+	if a.stored != nil {
+		p.Instance = i.location(a.id)
+	}
+	return p
+}
+
+// outcome is the answer about one job of many.
+func (i *Intake) outcome(a answer) outcome {
+	out := a.outcome()
+	out.Status = i.status(a)
+	if a.err != nil {
+		p := i.problemOf(a)
+		out.Status, out.Problem = p.Status, &p
+	}
+	return out
 }
 
 func (a answer) outcome() outcome {
