@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
@@ -16,6 +17,20 @@ func (p *Producer) ListDeadLetters(ctx context.Context, after int64, limit int) 
 	defer cancel()
 	letters, err := p.options.Queue.ListDeadLetters(ctx, after, limit)
 	return letters, queueError("listing dead letters", err)
+}
+
+// ReadJob returns the job of a sequence that is stored or a dead letter; ErrNotFound if it is settled or was never issued.
+func (p *Producer) ReadJob(ctx context.Context, seq int64) (protocol.Job, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.operationTimeout())
+	defer cancel()
+	jobs, err := p.options.Queue.ReadJobs(ctx, []int64{seq})
+	switch {
+	case err != nil:
+		return protocol.Job{}, queueError("reading a job", err)
+	case jobs[0].MessageID == "":
+		return protocol.Job{}, ErrNotFound
+	}
+	return jobs[0], nil
 }
 
 // Redrive puts a dead letter back among the stored jobs, its attempts reset. audit says who and why. ErrNotFound if it is none.

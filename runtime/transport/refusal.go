@@ -18,7 +18,7 @@ import (
 type Authenticator interface {
 	// AuthenticateWorker returns the pod behind a token that may bind to this flow.
 	AuthenticateWorker(ctx context.Context, token string) (delivery.Worker, error)
-	// AuthenticateSubmitter returns who may do what verb says (create, get, list, update, delete) with the jobs of this flow.
+	// AuthenticateSubmitter returns who may do what verb says (create, get, list, update, delete, read) with the jobs of this flow.
 	AuthenticateSubmitter(ctx context.Context, token, verb string) (Submitter, error)
 }
 

@@ -42,9 +42,9 @@ func FuzzAttribute(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, c := range []byte(attribute(text)) {
+		for _, c := range []byte(Attribute(text)) {
 			if c < ' ' || c > '~' {
-				t.Errorf("%q became %q", text, attribute(text))
+				t.Errorf("%q became %q", text, Attribute(text))
 			}
 		}
 	})

@@ -136,19 +136,19 @@ func (h *HTTP) failed(err error) endpoint.Result {
 // setHeaders writes the CloudEvent in binary mode. The submitter's attributes win; what is missing gets a truthful default.
 func setHeaders(header http.Header, d protocol.Delivery, source string) {
 	header.Set("Ce-Specversion", "1.0")
-	header.Set("Ce-Id", attribute(d.Job.MessageID))
-	header.Set("Ce-Source", attribute(source))
+	header.Set("Ce-Id", Attribute(d.Job.MessageID))
+	header.Set("Ce-Source", Attribute(source))
 	header.Set("Ce-Type", "dev.workpulling.job")
 	header.Set("Content-Type", "application/octet-stream")
 	for key, value := range d.Job.Headers {
 		switch {
 		case strings.HasPrefix(key, protocol.HeaderCloudEvent):
-			header.Set(key, attribute(value))
+			header.Set(key, Attribute(value))
 		case forwarded(key):
 			header.Set(key, value)
 		}
 	}
-	header.Set(HeaderMessageID, attribute(d.Job.MessageID))
+	header.Set(HeaderMessageID, Attribute(d.Job.MessageID))
 	header.Set(HeaderAttempt, strconv.Itoa(d.Attempt))
 	header.Set(HeaderStoreSequence, strconv.FormatInt(d.StoreSeq, 10))
 	header.Set(HeaderRedelivered, strconv.FormatBool(d.Redelivered))

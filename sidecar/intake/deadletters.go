@@ -46,23 +46,28 @@ func pageOf(r *http.Request) (after int64, limit int, err error) {
 	return after, int(most), err
 }
 
+func viewOf(l queue.DeadLetter) letterView {
+	return letterView{
+		ID: l.MessageID, Sequence: l.StoreSeq, PayloadBytes: l.PayloadBytes, Attempts: l.Attempts, Reason: l.Reason, Since: l.Since,
+	}
+}
+
 func (i *Intake) listDeadLetters(w http.ResponseWriter, r *http.Request, _ transport.Submitter) error {
 	after, limit, err := pageOf(r)
 	if err != nil {
 		return err
 	}
-	letters, err := i.options.Flow.ListDeadLetters(r.Context(), after, limit)
+	chosen, _, err := choiceOf(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	out := page[letterView]{Items: make([]letterView, 0, len(letters))}
-	for _, l := range letters {
-		out.Items = append(out.Items, letterView{
-			ID: l.MessageID, Sequence: l.StoreSeq, PayloadBytes: l.PayloadBytes, Attempts: l.Attempts, Reason: l.Reason, Since: l.Since,
-		})
+	letters, next, err := i.scan(r.Context(), after, limit, chosen)
+	if err != nil {
+		return err
 	}
-	if len(letters) == limit && limit > 0 {
-		out.Next = letters[len(letters)-1].StoreSeq
+	out := page[letterView]{Items: make([]letterView, 0, len(letters)), Next: next}
+	for _, l := range letters {
+		out.Items = append(out.Items, viewOf(l))
 	}
 	writeJSON(w, http.StatusOK, typeJSON, out)
 	return nil
@@ -100,11 +105,7 @@ func (i *Intake) decide(w http.ResponseWriter, r *http.Request, by transport.Sub
 	if err != nil {
 		return err
 	}
-	audit := "by " + by.Subject
-	if reason != "" {
-		audit += ": " + reason
-	}
-	if err := do(r.Context(), ref, audit); err != nil {
+	if err := do(r.Context(), ref, auditOf(by, reason)); err != nil {
 		return err
 	}
 	i.options.Log.Info("A person decided about a job", "deed", deed, "by", by.Subject, "reason", reason,
@@ -113,20 +114,33 @@ func (i *Intake) decide(w http.ResponseWriter, r *http.Request, by transport.Sub
 	return nil
 }
 
+// auditOf says who decided and why.
+func auditOf(by transport.Submitter, reason string) string {
+	if reason == "" {
+		return "by " + by.Subject
+	}
+	return "by " + by.Subject + ": " + reason
+}
+
 // letter finds the dead letter that the path names by its sequence.
 func (i *Intake) letter(r *http.Request) (queue.JobRef, error) {
+	l, err := i.letterOf(r)
+	return l.JobRef, err
+}
+
+func (i *Intake) letterOf(r *http.Request) (queue.DeadLetter, error) {
 	seq, err := sequenceOf(r)
 	if err != nil {
-		return queue.JobRef{}, err
+		return queue.DeadLetter{}, err
 	}
 	letters, err := i.options.Flow.ListDeadLetters(r.Context(), seq-1, 1)
 	if err != nil {
-		return queue.JobRef{}, err
+		return queue.DeadLetter{}, err
 	}
 	if len(letters) == 0 || letters[0].StoreSeq != seq {
-		return queue.JobRef{}, endpoint.ErrNotFound
+		return queue.DeadLetter{}, endpoint.ErrNotFound
 	}
-	return letters[0].JobRef, nil
+	return letters[0], nil
 }
 
 func sequenceOf(r *http.Request) (int64, error) {

@@ -20,6 +20,7 @@ type Flow interface {
 	Wait(ctx context.Context, ref queue.JobRef) (endpoint.Settled, error)
 	Lookup(ctx context.Context, messageID string) (queue.JobState, error)
 	ListDeadLetters(ctx context.Context, after int64, limit int) ([]queue.DeadLetter, error)
+	ReadJob(ctx context.Context, seq int64) (protocol.Job, error)
 	Redrive(ctx context.Context, ref queue.JobRef, audit string) error
 	Drop(ctx context.Context, ref queue.JobRef, audit string) error
 	ListOrphans(ctx context.Context, after int64, limit int) ([]queue.Orphan, error)
@@ -139,6 +140,7 @@ const (
 	verbList   = "list"
 	verbUpdate = "update"
 	verbDelete = "delete"
+	verbRead   = "read" // payloads, which no other verb shows
 )
 
 // door is one way in.
@@ -160,6 +162,10 @@ func (i *Intake) routes(way door) http.Handler {
 	route("POST /v1/flows/{flow}/jobs", verbCreate, i.submit)
 	route("GET /v1/flows/{flow}/jobs/{id}", verbGet, i.look)
 	route("GET /v1/flows/{flow}/dead-letters", verbList, i.listDeadLetters)
+	route("GET /v1/flows/{flow}/dead-letters/{sequence}", verbList, i.lookAtDeadLetter)
+	route("GET /v1/flows/{flow}/dead-letters/{sequence}/payload", verbRead, i.readPayload)
+	route("POST /v1/flows/{flow}/dead-letters/redrive", verbUpdate, i.redriveMany)
+	route("POST /v1/flows/{flow}/dead-letters/drop", verbDelete, i.dropMany)
 	route("POST /v1/flows/{flow}/dead-letters/{sequence}/redrive", verbUpdate, i.redrive)
 	route("DELETE /v1/flows/{flow}/dead-letters/{sequence}", verbDelete, i.drop)
 	route("GET /v1/flows/{flow}/orphans", verbList, i.listOrphans)

@@ -538,6 +538,8 @@ func TestUnixSocketSubmitsAndLooksUpWithoutATokenAndNothingElse(t *testing.T) {
 	}
 	for _, refused := range [][2]string{
 		{"GET", "/v1/flows/orders/dead-letters"}, {"POST", "/v1/flows/orders/dead-letters/1/redrive"}, {"DELETE", "/v1/flows/orders/dead-letters/1"},
+		{"GET", "/v1/flows/orders/dead-letters/1"}, {"GET", "/v1/flows/orders/dead-letters/1/payload"},
+		{"POST", "/v1/flows/orders/dead-letters/redrive?all=true"}, {"POST", "/v1/flows/orders/dead-letters/drop?all=true"},
 		{"GET", "/v1/flows/orders/orphans"}, {"POST", "/v1/flows/orders/orphans/1/accept"}, {"GET", "/v1/flows/orders/audit"},
 	} {
 		if status, body := send(refused[0], refused[1]); status != 403 {

@@ -1,9 +1,11 @@
 package intake
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/transport"
 )
 
@@ -18,12 +20,24 @@ type jobView struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// look tells the state of a job. With ?wait=confirmed it tells it when the job is over, or when the time is up.
 func (i *Intake) look(w http.ResponseWriter, r *http.Request, _ transport.Submitter) error {
 	id := r.PathValue("id")
 	if err := protocol.CheckID("message id", id); err != nil {
 		return err
 	}
+	wait, err := waitOf(r.URL.Query())
+	if err != nil {
+		return err
+	}
 	state, err := i.options.Flow.Lookup(r.Context(), id)
+	if err == nil && wait > 0 && state.Status == queue.StatusStored {
+		extendDeadline(w, wait)
+		ctx, cancel := context.WithTimeout(r.Context(), wait)
+		defer cancel()
+		_, _ = i.options.Flow.Wait(ctx, queue.JobRef{MessageID: id, StoreSeq: state.StoreSeq}) // whatever it says: the queue has the last word
+		state, err = i.options.Flow.Lookup(r.Context(), id)
+	}
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/workpulling/workpulling/runtime/endpoint"
 	"github.com/workpulling/workpulling/runtime/fencing"
+	"github.com/workpulling/workpulling/runtime/protocol"
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/transport"
@@ -127,6 +128,14 @@ func (f flow) ListDeadLetters(ctx context.Context, after int64, limit int) ([]qu
 		return p.ListDeadLetters(ctx, after, limit)
 	}
 	return nil, endpoint.ErrUnavailable
+}
+
+// ReadJob implements intake.Flow.
+func (f flow) ReadJob(ctx context.Context, seq int64) (protocol.Job, error) {
+	if p := f.member.producer(); p != nil {
+		return p.ReadJob(ctx, seq)
+	}
+	return protocol.Job{}, endpoint.ErrUnavailable
 }
 
 // Redrive implements intake.Flow.
