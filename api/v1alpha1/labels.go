@@ -50,6 +50,13 @@ const (
 	AnnotationRuntimeRevision = "workpulling.dev/runtime-revision"
 )
 
+// Annotations of a flow's Lease.
+const (
+	// AnnotationHalted is the failure for good of the producer that had the shared queue. No other takes the queue over until
+	// spec.recoverNonce has another value than the one that the annotation names.
+	AnnotationHalted = "workpulling.dev/halted"
+)
+
 // Finalizers. In a terminating namespace each is released without waiting.
 const (
 	// FinalizerFlow keeps a flow until its deletionPolicy is satisfied.

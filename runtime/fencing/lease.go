@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
 )
 
 // LeaseRecord is what a Lease said. Version changes with every write; two records are compared by it and never by their times.
@@ -21,6 +23,8 @@ type LeaseRecord struct {
 	Holder      string
 	Version     string
 	Transitions int32
+	// Halted is what an owner of the queue that failed for good left for the next one, empty if none did.
+	Halted string
 }
 
 // Lease is the Lease of a flow, which the operator makes. Reading and writing it needs get and patch on this one object.
@@ -78,22 +82,36 @@ func (l *Lease) Hold(ctx context.Context, holder string, duration time.Duration,
 	if seen.Holder != holder {
 		spec["acquireTime"], spec["leaseTransitions"] = now, seen.Transitions+1
 	}
-	return l.write(ctx, spec, seen)
+	return l.write(ctx, map[string]any{}, spec, seen)
 }
 
 // Release lets the Lease go, so that another may acquire it at once.
 func (l *Lease) Release(ctx context.Context, seen LeaseRecord) (LeaseRecord, error) {
-	return l.write(ctx, map[string]any{"holderIdentity": ""}, seen)
+	return l.write(ctx, map[string]any{}, map[string]any{"holderIdentity": ""}, seen)
+}
+
+// Halt leaves word for whoever acquires the Lease next; an empty one takes it away.
+func (l *Lease) Halt(ctx context.Context, word string, seen LeaseRecord) (LeaseRecord, error) {
+	annotation := map[string]any{v1alpha1.AnnotationHalted: nil}
+	if word != "" {
+		annotation[v1alpha1.AnnotationHalted] = word
+	}
+	return l.write(ctx, map[string]any{"annotations": annotation}, nil, seen)
 }
 
 // write patches the Lease under the version that was read, which makes it a compare-and-swap.
-func (l *Lease) write(ctx context.Context, spec map[string]any, seen LeaseRecord) (LeaseRecord, error) {
+func (l *Lease) write(ctx context.Context, metadata, spec map[string]any, seen LeaseRecord) (LeaseRecord, error) {
 	if seen.Version == "" {
 		return LeaseRecord{}, errors.New("the Lease was not read yet")
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": seen.Version}, "spec": spec})
+	metadata["resourceVersion"] = seen.Version
+	change := map[string]any{"metadata": metadata}
+	if spec != nil {
+		change["spec"] = spec
+	}
+	body, err := json.Marshal(change)
 	if err != nil {
 		return LeaseRecord{}, err
 	}
@@ -106,7 +124,7 @@ func (l *Lease) write(ctx context.Context, spec map[string]any, seen LeaseRecord
 }
 
 func recordOf(lease *coordinationv1.Lease) LeaseRecord {
-	record := LeaseRecord{Version: lease.ResourceVersion}
+	record := LeaseRecord{Version: lease.ResourceVersion, Halted: lease.Annotations[v1alpha1.AnnotationHalted]}
 	if lease.Spec.HolderIdentity != nil {
 		record.Holder = *lease.Spec.HolderIdentity
 	}

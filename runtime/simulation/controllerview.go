@@ -113,7 +113,7 @@ func (ep *endpointView) storing() (n int) {
 
 func newControllerView(p *producer) *controllerView {
 	return &controllerView{
-		p: p, w: p.w, loading: true, registered: map[delivery.ConnID]protocol.Incarnation{},
+		p: p, w: p.w, loading: true, mostMemory: p.config.MemoryBytes, registered: map[delivery.ConnID]protocol.Incarnation{},
 		endpoints: map[delivery.ConnID]*endpointView{}, processes: map[string][]string{},
 		bindings: map[string]*bindingView{}, latest: map[string]*deliveryView{},
 		accepted: map[queue.JobRef]bool{}, finished: map[queue.JobRef]bool{}, owed: map[queue.JobRef]bool{}, returned: map[queue.JobRef]int{}, gone: map[protocol.Incarnation]bool{},
@@ -163,6 +163,7 @@ func (v *controllerView) before(event delivery.Event) {
 		}
 	case delivery.Reconfigure:
 		v.reconfigured = true
+		v.mostMemory = max(v.mostMemory, e.Config.MemoryBytes)
 	case delivery.WorkerGone:
 		if len(v.processes[e.PodUID]) > 0 { // else it knows no such pod, and need not remember
 			v.gone[protocol.Incarnation{PodUID: e.PodUID, BootNonce: e.BootNonce}] = true
@@ -493,7 +494,6 @@ func (v *controllerView) checkStats(dispatched bool) {
 		}
 	}
 	// Payloads in memory: the budget, and jobs for which workers waited.
-	v.mostMemory = max(v.mostMemory, v.p.config.MemoryBytes)
 	v.mostRoom = max(v.mostRoom, len(v.w.pods)*v.widest)
 	if most := v.mostMemory + int64(v.mostRoom)*maxPayload; s.MemoryBytes > most {
 		v.w.violate("I-12", "%s keeps %d payload bytes, at most %d are allowed", v.p.name, s.MemoryBytes, most)

@@ -60,7 +60,7 @@ func FuzzHalt(f *testing.F) {
 			t.Fatal(err)
 		}
 		halted := func(nonce int64) *delivery.Failed {
-			failed, err := haltedBy(path, runtimeconfig.Producer{RecoverNonce: nonce})
+			failed, err := haltedBy(path, "", runtimeconfig.Producer{RecoverNonce: nonce})
 			if err != nil {
 				t.Fatalf("%q with nonce %d: %v", raw, nonce, err)
 			}

@@ -9,25 +9,30 @@ import (
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
 // A terminal failure is not healed by a restart: nothing is loaded before a person has changed spec.recoverNonce. The pod
-// remembers it in a file, for its own next process, which may start before the operator knows; the operator remembers it in the flow's
-// status and tells a pod that takes this one's place.
+// remembers it in a file, for its own next process, which may start before the operator knows; the flow's Lease says it to a member that
+// takes the queue over before the operator has told it; the operator remembers it in the flow's status and tells every pod.
 
-// haltRecord is the file.
+// haltRecord is the file, and the annotation of the Lease.
 type haltRecord struct {
 	RecoverNonce int64              `json:"recoverNonce"`
 	Halt         runtimeconfig.Halt `json:"halt"`
 }
 
-// haltedBy returns the failure that keeps the queue from being loaded, nil if none does. A record that cannot be read is that of a failure
+// haltedBy returns the failure that keeps the queue from being loaded, nil if none does: by the configuration, by the word that was left at
+// the Lease, or by the file. A record that cannot be read is that of a failure
 // which nobody knows any more; it is replaced by one that says so, under the nonce in force, so that changing the nonce answers it. The
 // error says that this could not be done: the failure is returned nevertheless.
-func haltedBy(file string, document runtimeconfig.Producer) (*delivery.Failed, error) {
+func haltedBy(file, word string, document runtimeconfig.Producer) (*delivery.Failed, error) {
 	if document.Halted != nil {
 		return failedOf(*document.Halted), nil
+	}
+	if left, err := decodeHalt([]byte(word)); err == nil && left.RecoverNonce == document.RecoverNonce {
+		return failedOf(left.Halt), nil
 	}
 	record, err := readHalt(file)
 	switch {
@@ -47,6 +52,10 @@ func readHalt(file string) (haltRecord, error) {
 	if err != nil {
 		return haltRecord{}, fmt.Errorf("reading the record of a failure: %w", err)
 	}
+	return decodeHalt(raw)
+}
+
+func decodeHalt(raw []byte) (haltRecord, error) {
 	var record haltRecord
 	if err := json.Unmarshal(raw, &record); err != nil {
 		return haltRecord{}, fmt.Errorf("decoding the record of a failure: %w", err)
@@ -57,19 +66,31 @@ func readHalt(file string) (haltRecord, error) {
 	return record, nil
 }
 
-// recordHalt writes a terminal failure down. Two kinds are left out: data of a newer format, which the right version can load, and the
-// end of one member of several, which is none of the flow.
-func recordHalt(file string, document runtimeconfig.Producer, f delivery.Failed) error {
-	halt := runtimeconfig.Halt{Stage: string(f.Stage), Code: codeOf(f), Reason: f.Cause.Error()}
+// haltOf is what is written down of a terminal failure. Two kinds are left out: data of a newer format, which the right version can load,
+// and the end of one member of several, which is none of the flow.
+func haltOf(document runtimeconfig.Producer, f delivery.Failed) (record haltRecord, ok bool) {
+	halt := runtimeconfig.Halt{Stage: string(f.Stage), Code: codeOf(f), Reason: protocol.ClipReason(f.Cause.Error())}
 	shared := document.QueueType != queueLocal && document.QueueType != queueMemory && document.QueueType != ""
-	if halt.Code == runtimeconfig.FailureFormat || shared && halt.Code == runtimeconfig.FailureFenced {
+	ok = halt.Code != runtimeconfig.FailureFormat && (!shared || halt.Code != runtimeconfig.FailureFenced)
+	return haltRecord{RecoverNonce: document.RecoverNonce, Halt: halt}, ok
+}
+
+// word is the record as text.
+func (r haltRecord) word() string {
+	raw, err := json.Marshal(r)
+	if err != nil { // impossible for strings and a number
+		return ""
+	}
+	return string(raw)
+}
+
+// recordHalt writes a terminal failure down.
+func recordHalt(file string, document runtimeconfig.Producer, f delivery.Failed) error {
+	record, ok := haltOf(document, f)
+	if !ok {
 		return nil
 	}
-	raw, err := json.Marshal(haltRecord{RecoverNonce: document.RecoverNonce, Halt: halt})
-	if err != nil {
-		return fmt.Errorf("encoding the record of a failure: %w", err)
-	}
-	if err := replace(file, raw); err != nil {
+	if err := replace(file, []byte(record.word())); err != nil {
 		return fmt.Errorf("writing the record of a failure: %w", err)
 	}
 	return nil

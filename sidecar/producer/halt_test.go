@@ -20,7 +20,7 @@ func TestAHaltOutlivesARestart(t *testing.T) {
 	document := runtimeconfig.Producer{QueueType: queueLocal, RecoverNonce: 2}
 	halted := func() *delivery.Failed {
 		t.Helper()
-		f, err := haltedBy(file, document)
+		f, err := haltedBy(file, "", document)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestAnUnreadableRecordHalts(t *testing.T) {
 				nonce  int64
 				halted bool
 			}{{2, true}, {2, true}, {3, false}} {
-				got, err := haltedBy(file, runtimeconfig.Producer{QueueType: queueLocal, RecoverNonce: tc.nonce})
+				got, err := haltedBy(file, "", runtimeconfig.Producer{QueueType: queueLocal, RecoverNonce: tc.nonce})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -82,7 +82,7 @@ func TestAnUnreadableRecordHalts(t *testing.T) {
 // What can be neither read nor replaced halts as well.
 func TestARecordThatCannotBeReplacedHalts(t *testing.T) {
 	file := t.TempDir() // a directory
-	got, err := haltedBy(file, runtimeconfig.Producer{QueueType: queueLocal})
+	got, err := haltedBy(file, "", runtimeconfig.Producer{QueueType: queueLocal})
 	if got == nil || err == nil {
 		t.Errorf("halted by %v, %v", got, err)
 	}
@@ -118,6 +118,34 @@ func TestARecordIsReplacedAsAWhole(t *testing.T) {
 	}
 }
 
+// What was left at the Lease counts as long as nobody has answered it, and what nobody can read does not.
+func TestAWordAtTheLeaseHalts(t *testing.T) {
+	document := runtimeconfig.Producer{QueueType: "PostgreSQL", RecoverNonce: 2}
+	record, ok := haltOf(document, delivery.Failed{Stage: delivery.StageAccept, Cause: queue.ErrConflict})
+	if !ok {
+		t.Fatal("a conflict is no failure of the flow")
+	}
+	for name, tc := range map[string]struct {
+		word   string
+		nonce  int64
+		halted bool
+	}{
+		"not answered": {record.word(), 2, true},
+		"answered":     {record.word(), 3, false},
+		"no word":      {"", 2, false},
+		"garbage":      {"{", 2, false},
+	} {
+		document.RecoverNonce = tc.nonce
+		got, err := haltedBy(filepath.Join(t.TempDir(), "failure.json"), tc.word, document)
+		if err != nil || (got != nil) != tc.halted {
+			t.Errorf("%s: halted by %v, %v", name, got, err)
+		}
+		if got != nil && (got.Stage != delivery.StageAccept || !errors.Is(got.Cause, queue.ErrConflict)) {
+			t.Errorf("%s: halted by %v", name, got)
+		}
+	}
+}
+
 func TestWhatHaltsNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		queueType string
@@ -131,7 +159,7 @@ func TestWhatHaltsNothing(t *testing.T) {
 		if err := recordHalt(file, document, delivery.Failed{Stage: delivery.StageLoad, Cause: tc.cause}); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := haltedBy(file, document); got != nil || err != nil {
+		if got, err := haltedBy(file, "", document); got != nil || err != nil {
 			t.Errorf("%s: halted by %v, %v", name, got, err)
 		}
 	}

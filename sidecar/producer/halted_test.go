@@ -2,6 +2,7 @@ package producer_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
@@ -71,6 +72,51 @@ func TestAHaltedFlowIsNotTakenOver(t *testing.T) {
 	})
 	c.stored(left[0], "kept", "")
 	c.stored(left[1], "after", "")
+}
+
+// A member may take the queue over before the operator has told it of the failure, as when the failed one's pod is deleted at once. The
+// Lease, which it has to acquire, tells it; and says nothing any more once somebody delivers again.
+func TestTheLeaseTellsOfAFailureForGood(t *testing.T) {
+	c := startCrew(t, 3)
+	active := c.active()
+	failed := c.members[active]
+	c.stored(failed, "kept", "")
+	failed.until("the Lease names it", func() bool { return c.leases.holder() == c.holderOf(active) })
+	epoch := c.epoch()
+
+	c.database.fail(fmt.Errorf("%w: row 7 is torn", queue.ErrConflict))
+	_, _ = failed.submit("never", "")
+	failed.until("it has failed", func() bool { return failed.operator.stats().GetState() == "Failed" })
+	c.database.fail(nil)
+	if err := failed.stop(); err != nil {
+		t.Fatal(err)
+	}
+	var left []*pod
+	for i, p := range c.members {
+		if i != active {
+			left = append(left, p)
+		}
+	}
+	left[0].until("one in its place says why nothing runs", func() bool {
+		for _, p := range left {
+			if s := p.operator.stats(); s.GetState() == "Failed" && strings.Contains(s.GetFailureReason(), "row 7 is torn") {
+				return true
+			}
+		}
+		return false
+	})
+	if got := c.epoch(); got != epoch {
+		t.Errorf("a halted flow was loaded: epoch %d after %d", got, epoch)
+	}
+
+	for _, p := range left {
+		p.configure(func(d *runtimeconfig.Producer) { d.RecoverNonce = 1 })
+	}
+	left[0].until("one of them has the queue, and the Lease says nothing of a failure", func() bool {
+		record, err := c.leases.Read(t.Context())
+		return err == nil && record.Halted == "" && c.epoch() > epoch
+	})
+	c.stored(left[0], "after", "")
 }
 
 // epoch is the newest that was loaded.

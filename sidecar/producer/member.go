@@ -22,6 +22,7 @@ type Lease interface {
 	Read(ctx context.Context) (fencing.LeaseRecord, error)
 	Hold(ctx context.Context, holder string, duration time.Duration, seen fencing.LeaseRecord) (fencing.LeaseRecord, error)
 	Release(ctx context.Context, seen fencing.LeaseRecord) (fencing.LeaseRecord, error)
+	Halt(ctx context.Context, word string, seen fencing.LeaseRecord) (fencing.LeaseRecord, error)
 }
 
 // member is this process among the producers of its flow: it stands by, or it has the seat and with it the queue. Alone with a queue
@@ -35,8 +36,12 @@ type member struct {
 	lease  Lease // nil where the API server is not reached
 	// ask looks what the process at an address is doing.
 	ask func(ctx context.Context, address string) fencing.Answer
-	// take makes a producer that records owner.
-	take func(owner string, failed func(delivery.Failed)) *endpoint.Producer
+	// take makes a producer that records owner. halted is what the Lease says of a failure for good.
+	take func(owner, halted string, failed func(delivery.Failed)) *endpoint.Producer
+	// halt is what the Lease is to say of a failure; ok is false where the failure is none of the flow.
+	halt func(delivery.Failed) (record haltRecord, ok bool)
+	// nonce is spec.recoverNonce as far as it is known here.
+	nonce func() int64
 	// configure puts the newest configuration in force.
 	configure func(*endpoint.Producer)
 	// times are the silence after which an owner is given up, and the pace of looking.
@@ -60,6 +65,8 @@ type seat struct {
 	fencedOut atomic.Bool
 	// troubledSince is when the queue stopped working, in nanoseconds since the process began; 0 while it works.
 	troubledSince atomic.Int64
+	// halt is how this turn failed for good.
+	halt atomic.Pointer[haltRecord]
 	// loadTook is how long the load took, once it is over.
 	loadTook time.Duration
 }

@@ -145,6 +145,16 @@ func (l *leases) Hold(_ context.Context, holder string, _ time.Duration, seen fe
 	return l.write(holder, seen)
 }
 
+func (l *leases) Halt(_ context.Context, word string, seen fencing.LeaseRecord) (fencing.LeaseRecord, error) {
+	record, err := l.write(seen.Holder, seen)
+	if err != nil {
+		return record, err
+	}
+	record.Halted = word
+	l.set(func(l *leases) { l.record.Halted = word })
+	return record, nil
+}
+
 func (l *leases) Release(_ context.Context, seen fencing.LeaseRecord) (fencing.LeaseRecord, error) {
 	return l.write("", seen)
 }

@@ -18,11 +18,17 @@ func (m *member) lead(ctx context.Context) {
 	m.turn++
 	s := &seat{self: m.self}
 	s.self.Turn = m.turn
-	fenced := make(chan struct{}, 1)
-	s.producer = m.take(s.self.Owner(), func(f delivery.Failed) {
-		if m.shared && errors.Is(f.Cause, queue.ErrFenced) {
+	failed := make(chan struct{}, 1)
+	lease, _ := m.candidate.Lease()
+	s.producer = m.take(s.self.Owner(), lease.Halted, func(f delivery.Failed) {
+		if record, ok := m.halt(f); ok {
+			s.halt.Store(&record)
+		} else if m.shared && errors.Is(f.Cause, queue.ErrFenced) {
 			s.fencedOut.Store(true)
-			fenced <- struct{}{}
+		}
+		select {
+		case failed <- struct{}{}:
+		default: // the one that is there makes keep look
 		}
 	})
 	m.seat.Store(s)
@@ -32,7 +38,7 @@ func (m *member) lead(ctx context.Context) {
 		defer close(done)
 		_ = s.producer.Run(ctx)
 	}()
-	lost := m.shared && m.keep(ctx, s, fenced)
+	lost := m.shared && m.keep(ctx, s, failed)
 	if m.shared {
 		leave()
 	}
@@ -41,14 +47,14 @@ func (m *member) lead(ctx context.Context) {
 		return // a stopped producer still answers for what it knows
 	}
 	m.seat.Store(nil)
-	m.letGo(context.WithoutCancel(ctx))
+	m.letGo(context.WithoutCancel(ctx), s)
 	if lost {
 		m.candidate.Lost(m.now(), s.loadTook)
 	}
 }
 
 // keep renews the Lease and watches over the seat. It returns true where the seat was lost, and false where ctx ended.
-func (m *member) keep(ctx context.Context, s *seat, fenced <-chan struct{}) bool {
+func (m *member) keep(ctx context.Context, s *seat, failed <-chan struct{}) bool {
 	began := m.now()
 	renewed := began - time.Hour
 	for {
@@ -61,8 +67,10 @@ func (m *member) keep(ctx context.Context, s *seat, fenced <-chan struct{}) bool
 			if over := m.review(s, stats, began, silence); over {
 				return true
 			}
+			m.leaveWord(ctx, s, stats)
 		}
-		if !m.attend(ctx, fenced) {
+		m.attend(ctx, failed)
+		if s.fencedOut.Load() {
 			return m.fencedOut(s, "a write was refused")
 		}
 		if ctx.Err() != nil {
@@ -91,18 +99,16 @@ func (m *member) review(s *seat, stats endpoint.ProducerStats, began, silence ti
 	return false
 }
 
-// attend waits for a beat; false means that the seat was lost meanwhile.
-func (m *member) attend(ctx context.Context, fenced <-chan struct{}) bool {
+// attend waits for a beat, or until the seat's producer has failed.
+func (m *member) attend(ctx context.Context, failed <-chan struct{}) {
 	_, beat := m.times()
 	timer := time.NewTimer(beat)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case <-fenced:
-		return false
+	case <-failed:
 	}
-	return true
 }
 
 // fencedOut ends the turn: this member stands by again, and the flow goes on elsewhere.
@@ -134,15 +140,44 @@ func (m *member) renew(ctx context.Context, silence time.Duration) bool {
 	return true
 }
 
-// letGo releases the Lease, so that another member need not wait.
-func (m *member) letGo(ctx context.Context) {
+// word is what the Lease is to say of the turn's failure for good, empty if there is none that nobody has answered.
+func (m *member) word(s *seat) string {
+	if record := s.halt.Load(); record != nil && record.RecoverNonce == m.nonce() {
+		return record.word()
+	}
+	return ""
+}
+
+// leaveWord has the Lease say how the turn has failed, so that a member that takes over at once does not load what no load heals; and
+// nothing once the queue is loaded again.
+func (m *member) leaveWord(ctx context.Context, s *seat, stats endpoint.ProducerStats) {
+	word := m.word(s)
+	seen, ok := m.candidate.Lease()
+	if m.lease == nil || !ok || seen.Holder != m.self.Holder() || seen.Halted == word {
+		return
+	}
+	if word == "" && (stats.Failure != nil || stats.Epoch == 0) {
+		return
+	}
+	record, err := m.lease.Halt(ctx, word, seen)
+	m.candidate.LeaseRead(m.now(), record, err)
+}
+
+// letGo releases the Lease, so that another member need not wait, and says first how the turn has failed.
+func (m *member) letGo(ctx context.Context, s *seat) {
 	if m.lease == nil {
 		return
 	}
+	word := m.word(s)
 	for range 2 {
 		seen, err := m.lease.Read(ctx)
 		if err != nil || seen.Holder != m.self.Holder() {
 			return
+		}
+		if word != "" && seen.Halted != word {
+			if seen, err = m.lease.Halt(ctx, word, seen); err != nil {
+				continue
+			}
 		}
 		if record, err := m.lease.Release(ctx, seen); err == nil {
 			m.candidate.LeaseRead(m.now(), record, nil)

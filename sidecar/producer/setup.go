@@ -22,9 +22,11 @@ func (s *sidecar) newMember(document runtimeconfig.Producer, authenticator trans
 		configure: func(p *endpoint.Producer) { configure(p, s.wanted.Load().Value) },
 		self:      fencing.Member{Pod: s.PodName, PodUID: s.Incarnation.PodUID, BootNonce: s.Incarnation.BootNonce},
 	}
-	m.take = func(owner string, failed func(delivery.Failed)) *endpoint.Producer {
+	m.halt = func(f delivery.Failed) (haltRecord, bool) { return haltOf(s.document.Load().Value, f) }
+	m.nonce = func() int64 { return s.wanted.Load().Value.RecoverNonce }
+	m.take = func(owner, word string, failed func(delivery.Failed)) *endpoint.Producer {
 		document := s.wanted.Load().Value
-		halted, err := haltedBy(s.HaltFile, document)
+		halted, err := haltedBy(s.HaltFile, word, document)
 		if err != nil {
 			s.Log.Error(err, "The record of an earlier failure can be neither read nor replaced: every restart ends here until it is removed")
 		}
