@@ -37,6 +37,7 @@ SEEDS ?= 1000
 SEED ?=
 TIME ?= 30s
 DURATION ?= 1m
+ARGS ?=
 NODES ?= 1
 TIMEOUT ?= 45m
 
@@ -69,6 +70,9 @@ test: ## Run the unit tests and a short run of the simulator (needs Go only)
 	@$(PROGRESS) "unit tests" go test ./...
 	@$(PROGRESS) "chart tests" go test -C test/helm -count=1 ./...
 	@$(PROGRESS) "tests of the cluster command" go test -C hack/cluster ./internal/...
+	@$(PROGRESS) "vet of the benchmark" go vet -C test/bench ./...
+	@$(PROGRESS) "tests of the benchmark" go test -C test/bench ./...
+	@$(MAKE) bench-smoke
 	@$(MAKE) sim SEEDS=500
 
 .PHONY: test-race
@@ -130,7 +134,18 @@ fuzz: ## Run every fuzzer in turn (TIME=30s for each, FOCUS=regexp)
 	@TIME=$(TIME) FOCUS='$(FOCUS)' hack/fuzz.sh
 
 .PHONY: bench
-bench: ## Run the benchmarks
+bench: ## Measure this beside its peers in one run and write docs/performance.md (ARGS='-only regexp …' for some rows, printed only; ARGS=-h)
+	@hack/setup.sh go
+	@$(PROGRESS) "building the benchmark" go build -C test/bench -o $(abspath bin/bench) .
+	@bin/bench $(or $(ARGS),-write docs/performance.md)
+
+.PHONY: bench-smoke
+bench-smoke: ## See that the benchmark works, with the rows that need no server (2 s of load)
+	@$(PROGRESS) "smoke run of the benchmark" go run -C test/bench . -only '^(inprocess|direct)-memory/flood/256B/4w$$' \
+		-runs 1 -warm 0.2 -seconds 0.8
+
+.PHONY: microbench
+microbench: ## Run the benchmarks of single packages
 	@go test -run '^$$' -bench . -benchmem ./runtime/... ./sidecar/...
 
 .PHONY: nightly

@@ -90,6 +90,6 @@ once race make test-race
 once cluster make test-cluster
 once e2e make test-e2e TIMEOUT=6h
 once queue-bench go run -C test/bench/queue . -dir "$state"
-once bench make bench
+once bench make microbench
 report
 echo "wrote $results/nightly.md" >&2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh go|race|cluster|verify|postgres… makes sure that the programs a step needs are
+# setup.sh go|race|cluster|verify|postgres|bench… makes sure that the programs a step needs are
 # there. As root on Debian it installs what is missing; elsewhere it names it.
 set -euo pipefail
 
@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 missing_commands=()
 missing_packages=()
 no_postgres_cluster=false
+no_services=false
 want() {
 	local command=$1
 	shift
@@ -50,6 +51,12 @@ for need in "$@"; do
 			no_postgres_cluster=true
 		fi
 		;;
+	bench)
+		# The benchmark starts servers of its own; those that the packages would start by themselves are not wanted.
+		want rabbitmq-server rabbitmq-server
+		want redis-server redis-server
+		no_services=true
+		;;
 	cluster)
 		want go golang-go
 		want containerd containerd
@@ -82,6 +89,12 @@ if [ ${#missing_packages[@]} -gt 0 ]; then
 	if $no_postgres_cluster; then
 		hack/progress.sh "apt-get install postgresql-common" apt-get install -y -qq --no-install-recommends postgresql-common >/dev/null
 		sed -ri 's/^#? *create_main_cluster .*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
+	fi
+	policy=/usr/sbin/policy-rc.d
+	if $no_services && [ ! -e "$policy" ]; then
+		printf '#!/bin/sh\nexit 101\n' >"$policy"
+		chmod +x "$policy"
+		trap 'rm -f "$policy"' EXIT
 	fi
 	hack/progress.sh "apt-get install" apt-get install -y -qq --no-install-recommends "${missing_packages[@]}" >/dev/null
 fi

@@ -1,0 +1,11 @@
+// Command bench measures this project, its peers and their bounds on one machine in one run, and prints a table with ratios. It is a module
+// of its own, so that no peer becomes a dependency of the product.
+//
+//	go run . -list                                    the rows
+//	go run . -only 'direct-memory/flood/256B/4w'      one of them
+//	go run . -write ../../docs/performance.md         all of them, about half an hour
+//
+// A new system is one small file that implements trial.System, and a line in systems.go.
+//
+// Invariants: see package trial; peers whose server is not installed are skipped and named; a run that was judged wrong fails the command.
+package main

@@ -1,0 +1,216 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Trial is one run of one system.
+type Trial struct {
+	System System
+	Stage  Stage
+	// Warm is how long load runs before anything is measured, Measure how long it is measured.
+	Warm, Measure time.Duration
+	// Dir is where the directory of the trial is made: on the disk to measure, with a short path for the sockets in it.
+	Dir string
+}
+
+// Figures are what a trial measured. Those that its mode does not measure are 0.
+type Figures struct {
+	// JobsPerSecond were handled, or for Single submitted.
+	JobsPerSecond float64 `json:"jobsPerSecond"`
+	// P50 and P99 are from the intended send to the handler for Paced, and of one call for Single.
+	P50 time.Duration `json:"p50,omitempty"`
+	P99 time.Duration `json:"p99,omitempty"`
+	// CPUPerJob is of all processes.
+	CPUPerJob time.Duration `json:"cpuPerJob"`
+	// Jobs is how many were submitted, accepted and handled once each in the whole trial.
+	Jobs uint64 `json:"jobs"`
+}
+
+// drainLimit is how long the last jobs may take; tests shorten it.
+var drainLimit = 60 * time.Second
+
+// linger is how long a repeated delivery of the last jobs is waited for.
+const linger = 100 * time.Millisecond
+
+// Run runs the trial. An error means that it has no figures.
+func (t Trial) Run(ctx context.Context) (figures Figures, err error) {
+	t.Stage.System = t.System.Name()
+	if t.Stage.Dir, err = os.MkdirTemp(t.Dir, "bench-"); err != nil {
+		return Figures{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(t.Stage.Dir)) }()
+	if err := os.Chmod(t.Stage.Dir, 0o755); err != nil { //nolint:gosec // a database server runs as another user
+		return Figures{}, err
+	}
+	t.Stage.Ledger = ledgerPath(t.Stage.Dir)
+	ledger, err := OpenLedger(t.Stage.Ledger)
+	if err != nil {
+		return Figures{}, err
+	}
+	defer func() { err = errors.Join(err, ledger.Close(), os.Remove(t.Stage.Ledger)) }()
+	cast, err := t.raise()
+	if err != nil {
+		return Figures{}, errors.Join(err, endAll(cast))
+	}
+	if figures, err = t.measure(ctx, ledger); err != nil {
+		return Figures{}, errors.Join(err, endAll(cast))
+	}
+	return t.finish(cast, ledger, figures)
+}
+
+// ledgerPath is in memory where the machine has a file system for that, so that no disk write of ours disturbs.
+func ledgerPath(dir string) string {
+	const memory = "/dev/shm"
+	if info, err := os.Stat(memory); err == nil && info.IsDir() {
+		return filepath.Join(memory, filepath.Base(dir)+".ledger")
+	}
+	return filepath.Join(dir, "ledger")
+}
+
+// raise starts the processes one after the other.
+func (t Trial) raise() (cast []*process, err error) {
+	for i, p := range t.System.Processes(&t.Stage) {
+		started, err := spawn(&t.Stage, p, i)
+		if err != nil {
+			return cast, err
+		}
+		cast = append(cast, started)
+	}
+	return cast, nil
+}
+
+// endAll ends the processes, the last started first.
+func endAll(cast []*process) error {
+	var errs []error
+	for _, p := range slices.Backward(cast) {
+		_, err := p.stop()
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// mark is a moment of a trial.
+type mark struct {
+	at        time.Time
+	submitted uint64
+	handled   uint64
+	cpu       time.Duration
+}
+
+func take(ledger *Ledger) (mark, error) {
+	cpu, err := descendantsCPU(os.Getpid())
+	return mark{time.Now(), ledger.Accepted(), ledger.Handled(), cpu}, err
+}
+
+// measure runs the load and waits until all of it was handled.
+func (t Trial) measure(ctx context.Context, ledger *Ledger) (Figures, error) {
+	ledger.SetPhase(Running)
+	defer ledger.SetPhase(Ending)
+	if err := t.await(ctx, ledger, t.Warm); err != nil {
+		return Figures{}, err
+	}
+	ledger.MeasureFrom(Monotonic())
+	from, err := take(ledger)
+	if err != nil {
+		return Figures{}, err
+	}
+	if err := t.await(ctx, ledger, t.Measure); err != nil {
+		return Figures{}, err
+	}
+	to, err := take(ledger)
+	if err != nil {
+		return Figures{}, err
+	}
+	ledger.SetPhase(Ending)
+	if err := drained(ctx, ledger); err != nil {
+		return Figures{}, err
+	}
+	return between(from, to, t.Stage.Mode), nil
+}
+
+// await lets time pass while the producer is at work.
+func (t Trial) await(ctx context.Context, ledger *Ledger, d time.Duration) error {
+	for until := time.Now().Add(d); ; {
+		left := time.Until(until)
+		if left <= 0 {
+			return nil
+		}
+		if err := pause(ctx, min(left, 50*time.Millisecond)); err != nil {
+			return err
+		}
+		if ledger.Ended() {
+			return errors.New("the producer ended before its time")
+		}
+	}
+}
+
+// drained waits until everything that was accepted is handled, and a little longer for what should not come.
+func drained(ctx context.Context, ledger *Ledger) error {
+	for deadline := time.Now().Add(drainLimit); !ledger.Ended() || ledger.Handled() < ledger.Accepted(); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not handled within %s: %w", drainLimit, ledger.Verify())
+		}
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return pause(ctx, linger)
+}
+
+func between(from, to mark, mode Mode) (f Figures) {
+	jobs, seconds := to.handled-from.handled, to.at.Sub(from.at).Seconds()
+	if mode == Single {
+		jobs = to.submitted - from.submitted
+	}
+	f.JobsPerSecond = float64(jobs) / seconds
+	if jobs > 0 {
+		f.CPUPerJob = (to.cpu - from.cpu) / time.Duration(jobs)
+	}
+	return f
+}
+
+// finish ends the processes, judges, and adds what they have measured themselves.
+func (t Trial) finish(cast []*process, ledger *Ledger, f Figures) (Figures, error) {
+	latency, calls := NewHistogram(), NewHistogram()
+	var errs []error
+	for _, p := range slices.Backward(cast) {
+		last, err := p.stop()
+		errs = append(errs, err, merge(latency, last.Latency), merge(calls, last.Calls))
+	}
+	if err := errors.Join(append(errs, ledger.Verify())...); err != nil {
+		return Figures{}, err
+	}
+	f.Jobs = ledger.Accepted()
+	timed := latency
+	if t.Stage.Mode == Single {
+		timed = calls
+	}
+	if t.Stage.Mode != Flood {
+		f.P50, f.P99 = quantile(timed, 50), quantile(timed, 99)
+	}
+	return f, nil
+}
+
+func merge(into *hdrhistogram.Histogram, raw []byte) error {
+	from, err := decode(raw)
+	if err != nil {
+		return err
+	}
+	if dropped := into.Merge(from); dropped > 0 {
+		return fmt.Errorf("%d values of a histogram are out of range", dropped)
+	}
+	return nil
+}
+
+func quantile(h *hdrhistogram.Histogram, percent float64) time.Duration {
+	return time.Duration(h.ValueAtQuantile(percent))
+}

@@ -1,0 +1,45 @@
+package main
+
+import "github.com/workpulling/workpulling/test/bench/internal/report"
+
+// GoAkt's work pulling is in no release yet. These figures of it stand in, with what JetStream's memory stream gave beside them.
+const (
+	standInJetStream = 58_000
+	goaktInProcess   = 85_000
+	goaktTwo         = 42_000
+	goaktDurable     = 940
+)
+
+// targets are the ratios that this project wants to reach.
+func targets() []report.Target {
+	flood := func(system string) string { return system + "/flood/256B/4w" }
+	large := func(system string) string { return system + "/flood/4096B/4w" }
+	pace := func(system string) string { return system + "/paced/256B/4w/2000" }
+	lone := func(system string) string { return system + "/single/256B/4w" }
+	goakt := func(work, ours string, figure, want float64) report.Target {
+		return report.Target{
+			Work: work, Ours: flood(ours), Reference: flood("jetstream-memory"), Of: report.Throughput,
+			StandIn: figure, ScaleFigure: standInJetStream, StandInName: "GoAkt (stands in)", Want: want,
+		}
+	}
+	rate := func(work, ours, reference string, want float64) report.Target {
+		return report.Target{Work: work, Ours: ours, Reference: reference, Of: report.Throughput, Want: want}
+	}
+	at := func(work, ours, reference string, of report.Quantity, want float64) report.Target {
+		return report.Target{Work: work, Ours: ours, Reference: reference, Of: of, Want: want}
+	}
+	return []report.Target{
+		goakt("in-process, memory", "inprocess-memory", goaktInProcess, 3),
+		rate("direct, memory, TLS", flood("direct-memory"), flood("jetstream-memory"), 2.5),
+		rate("direct, memory, no TLS", flood("direct-memory-plain"), flood("jetstream-memory"), 2.5),
+		goakt("direct, memory, TLS", "direct-memory", goaktTwo, 3.5),
+		rate("direct, memory, TLS, 4 KiB", large("direct-memory"), large("jetstream-memory"), 1.5),
+		rate("direct, Local, TLS", flood("direct-local"), flood("jetstream-file-always"), 50),
+		rate("direct, Local, TLS", flood("direct-local"), flood("jetstream-file"), 1.9),
+		goakt("direct, Local, TLS", "direct-local", goaktDurable, 75),
+		at("2,000 jobs/s, direct, memory, TLS", pace("direct-memory"), pace("jetstream-memory"), report.P50, 1),
+		at("2,000 jobs/s, direct, memory, TLS", pace("direct-memory"), pace("jetstream-memory"), report.P99, 1),
+		rate("one submit at a time, direct, Local", lone("direct-local"), lone("jetstream-file-always"), 1),
+		rate("one submit at a time, direct, Local", lone("direct-local"), lone("append"), 0.5),
+	}
+}
