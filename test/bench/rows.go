@@ -21,8 +21,11 @@ var breadth = []string{"inprocess-memory", "direct-memory", "direct-local", "jet
 
 // paced are the systems whose latency is measured, and single those whose lone submissions are.
 var (
-	paced  = []string{"direct-memory", "direct-memory-plain", "direct-local", "jetstream-memory", "jetstream-file-always", "relay", "relay-hops", "relay-hops-durable"}
-	single = []string{"direct-local", "jetstream-file-always", "append"}
+	paced = []string{
+		"direct-memory", "direct-memory-plain", "direct-local", "sidecars-http-memory", "sidecars-http-local",
+		"jetstream-memory", "jetstream-file-always", "rabbitmq-quorum", "relay", "relay-hops", "relay-hops-durable", "relay-http", "relay-http-durable",
+	}
+	single = []string{"direct-local", "jetstream-file-always", "river", "append"}
 )
 
 // rows are all rows: the throughput of each system, and more of some.

@@ -37,9 +37,17 @@ func targets() []report.Target {
 		rate("direct, Local, TLS", flood("direct-local"), flood("jetstream-file-always"), 50),
 		rate("direct, Local, TLS", flood("direct-local"), flood("jetstream-file"), 1.9),
 		goakt("direct, Local, TLS", "direct-local", goaktDurable, 75),
+		rate("direct, PostgreSQL, TLS", flood("direct-postgres"), flood("river"), 3),
+		rate("sidecars, HTTP handler, Local", flood("sidecars-http-local"), flood("rabbitmq-quorum"), 1),
+		rate("sidecars, HTTP handler, Local", flood("sidecars-http-local"), flood("relay-http-durable"), 0.8),
 		at("2,000 jobs/s, direct, memory, TLS", pace("direct-memory"), pace("jetstream-memory"), report.P50, 1),
 		at("2,000 jobs/s, direct, memory, TLS", pace("direct-memory"), pace("jetstream-memory"), report.P99, 1),
 		rate("one submit at a time, direct, Local", lone("direct-local"), lone("jetstream-file-always"), 1),
+		at("2,000 jobs/s, sidecars, HTTP handler, memory", pace("sidecars-http-memory"), pace("relay-http"), report.P50, 1.5),
+		at("2,000 jobs/s, sidecars, HTTP handler, memory", pace("sidecars-http-memory"), pace("relay-http"), report.P99, 1.5),
+		at("2,000 jobs/s, sidecars, HTTP handler, Local", pace("sidecars-http-local"), pace("relay-http-durable"), report.P50, 1.5),
+		at("2,000 jobs/s, sidecars, HTTP handler, Local", pace("sidecars-http-local"), pace("relay-http-durable"), report.P99, 1.5),
+		rate("one submit at a time, direct, Local", lone("direct-local"), lone("river"), 1),
 		rate("one submit at a time, direct, Local", lone("direct-local"), lone("append"), 0.5),
 	}
 }
