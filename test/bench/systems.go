@@ -11,11 +11,10 @@ import (
 func systems() []trial.System {
 	return []trial.System{
 		&ours.InProcess{Backend: ours.Memory},
-		&ours.Direct{Backend: ours.Memory, TLS: true},
 		&ours.Direct{Backend: ours.Memory},
-		&ours.Direct{Backend: ours.Local, TLS: true},
+		&ours.Plain{},
 		&ours.Direct{Backend: ours.Local},
-		&ours.Direct{Backend: ours.PostgreSQL, TLS: true},
+		&ours.Direct{Backend: ours.PostgreSQL},
 		&ours.Sidecars{Backend: ours.Memory},
 		&ours.Sidecars{Backend: ours.Local},
 		&peers.JetStream{Storage: peers.InMemory},

@@ -3,36 +3,27 @@ package ours
 import (
 	"context"
 
-	"github.com/workpulling/workpulling/runtime/endpoint"
-	"github.com/workpulling/workpulling/runtime/transport"
+	"github.com/workpulling/workpulling"
 	"github.com/workpulling/workpulling/test/bench/internal/postgresserver"
 	"github.com/workpulling/workpulling/test/bench/internal/trial"
 )
 
-// Direct is a producing app and workers that link the Go packages, in processes of their own over loopback gRPC.
+// Direct is a producing app and workers that link the Go API, in processes of their own over loopback gRPC.
 type Direct struct {
 	Backend Backend
-	// TLS is what a flow always has; without it the same work is comparable with peers that have none.
-	TLS  bool
-	flow *flow
+	program *program
 }
 
 // Name implements trial.System.
-func (d *Direct) Name() string {
-	name := "direct-" + string(d.Backend)
-	if !d.TLS {
-		name += "-plain"
-	}
-	return name
-}
+func (d *Direct) Name() string { return "direct-" + string(d.Backend) }
 
 // Settings implements trial.System.
 func (d *Direct) Settings() string {
-	security := "TLS 1.3"
-	if !d.TLS {
-		security = "no TLS"
+	text := "Go API, producer and workers in two processes, gRPC over loopback with TLS 1.3; " + d.Backend.settings()
+	if d.Backend == PostgreSQL {
+		text += "; " + postgresserver.Settings()
 	}
-	return "producer and workers in two processes, gRPC over loopback, " + security + "; " + d.Backend.settings()
+	return text
 }
 
 // Available implements trial.System.
@@ -47,6 +38,7 @@ func (d *Direct) Available() error {
 const (
 	toldAddress  = "address"
 	toldDatabase = "database"
+	secretDir    = "secret"
 )
 
 // Processes implements trial.System.
@@ -70,34 +62,19 @@ func (d *Direct) Serve(ctx context.Context, s *trial.Stage, role string) (func()
 			return nil, err
 		}
 	}
-	queue, err := d.Backend.open(ctx, s, url)
+	var err error
+	d.program, err = runProducer(ctx, workpulling.ProducerOptions{
+		Queue: d.Backend.queueOf(s, url), Listen: "127.0.0.1:0", SharedSecret: s.Path(secretDir),
+	})
 	if err != nil {
 		return nil, err
 	}
-	d.flow = startFlow(ctx, queue)
-	var certificates *authority
-	if d.TLS {
-		if certificates, err = newAuthority(s.Dir); err != nil {
-			return nil, err
-		}
-		if err := certificates.issue(serverName); err != nil {
-			return nil, err
-		}
-	}
-	address, err := d.flow.listen(certificates)
-	if err != nil {
-		return nil, err
-	}
-	return d.flow.stop, s.Tell(toldAddress, address)
+	return d.program.stop, s.Tell(toldAddress, d.program.Address())
 }
 
 // Produce implements trial.System.
 func (d *Direct) Produce(context.Context, *trial.Stage) (trial.Submitter, error) {
-	pace := trial.Pace{Callers: 8, Batch: 64}
-	if d.Backend != Memory {
-		pace = trial.Pace{Callers: 16, Batch: 128} // a commit takes long, so that more of it pays
-	}
-	return submitter{producer: d.flow.Producer, pace: pace}, nil
+	return d.program, nil
 }
 
 // Consume implements trial.System.
@@ -106,13 +83,5 @@ func (d *Direct) Consume(ctx context.Context, s *trial.Stage, worker int, handle
 	if err != nil {
 		return nil, err
 	}
-	if !d.TLS {
-		return startWorker(ctx, s, worker, handle, dialPlain(address, "pod:"+uidOf(worker)))
-	}
-	token, err := writeToken(s, uidOf(worker), "pod:"+uidOf(worker))
-	if err != nil {
-		return nil, err
-	}
-	peer := transport.Peer{Address: address, TLS: transport.ClientTLS(caFile(s.Dir), serverName), TokenFile: token}
-	return startWorker(ctx, s, worker, handle, endpoint.DialPeer(func() transport.Peer { return peer }))
+	return runWorker(ctx, s, worker, handle, workpulling.Flow{Address: address}, workpulling.SharedSecret(s.Path(secretDir), uidOf(worker)))
 }

@@ -2,13 +2,11 @@ package ours
 
 import (
 	"context"
-	"os"
 	"strings"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/transport"
-	"github.com/workpulling/workpulling/test/bench/internal/trial"
 )
 
 // tokens knows the peers of a trial. A peer is checked once a stream, as in a cluster.
@@ -26,10 +24,4 @@ func (tokens) AuthenticateWorker(_ context.Context, token string) (delivery.Work
 // AuthenticateSubmitter implements transport.Authenticator.
 func (tokens) AuthenticateSubmitter(_ context.Context, token, _ string) (transport.Submitter, error) {
 	return transport.Submitter{Subject: token}, nil
-}
-
-// writeToken leaves a token in a file of the trial.
-func writeToken(s *trial.Stage, name, token string) (path string, err error) {
-	path = s.Path(name + ".token")
-	return path, os.WriteFile(path, []byte(token), 0o600)
 }

@@ -25,7 +25,7 @@ const (
 	toldDatabase = "database"
 	// riverRunners are the handlers of one client at a time, and so the jobs that one fetch brings: with a window's worth of 50 a client
 	// fetches too often.
-	riverRunners = 200
+	riverRunners = 500
 	// riverCooldown is the shortest pause between two fetches that River allows; its default of 100 ms bounds the throughput.
 	riverCooldown = time.Millisecond
 )
