@@ -146,8 +146,8 @@ func trialOf(o options, row report.Row) trial.Trial {
 // publish prints the results and writes them where they are asked for.
 func publish(o options, arguments []string, results []report.Result) error {
 	document := report.Document{
-		Command: "go run . " + strings.Join(arguments, " "), Machine: report.ThisMachine(o.dir), Results: results, Targets: targets(),
-		Settings: settings(results),
+		Command: "make bench ARGS='" + strings.Join(arguments, " ") + "'", Machine: report.ThisMachine(o.dir),
+		Results: results, Outcomes: report.CompareAll(targets(), results), Settings: settings(results),
 	}
 	if o.format == "json" {
 		encoder := json.NewEncoder(os.Stdout)

@@ -15,7 +15,7 @@ type Document struct {
 	Machine  Machine   `json:"machine"`
 	Results  []Result  `json:"results"`
 	Settings []Setting `json:"settings"`
-	Targets  []Target  `json:"-"`
+	Outcomes []Outcome `json:"ratios"`
 }
 
 // Setting is how a system was set.
@@ -47,13 +47,9 @@ func (d Document) Write(w io.Writer) error {
 }
 
 func (d Document) targets(out *strings.Builder) {
-	results := map[string]Result{}
-	for _, r := range d.Results {
-		results[r.Row.Key()] = r
-	}
 	var lines []string
-	for _, t := range d.Targets {
-		o := t.Compare(results)
+	for _, o := range d.Outcomes {
+		t := o.Target
 		if o.Missing != "" {
 			continue // the table of rows says what was skipped or failed
 		}

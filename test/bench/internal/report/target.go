@@ -4,18 +4,19 @@ import "fmt"
 
 // Target is a ratio to reach between two rows of one invocation.
 type Target struct {
-	Work string
+	Work string `json:"work"`
 	// Ours and Reference are keys of rows.
-	Ours, Reference string
+	Ours      string `json:"ours"`
+	Reference string `json:"reference"`
 	// Of is what is compared: Throughput, P50, P99 or CPU.
-	Of Quantity
+	Of Quantity `json:"of"`
 	// StandIn, where it is set, is a figure that was measured elsewhere in place of Reference, beside ScaleFigure, which that machine gave
 	// for Reference: it is scaled by what Reference gives here.
-	StandIn     float64
-	ScaleFigure float64
-	StandInName string
+	StandIn     float64 `json:"standIn,omitempty"`
+	ScaleFigure float64 `json:"scaleFigure,omitempty"`
+	StandInName string  `json:"standInName,omitempty"`
 	// Want is the ratio: at least, for Throughput, and at most for the others.
-	Want float64
+	Want float64 `json:"want"`
 }
 
 // Quantity is a figure of a row.
@@ -44,12 +45,26 @@ func (q Quantity) figure(s Summary) float64 {
 
 // Outcome is a target beside what was measured.
 type Outcome struct {
-	Target    Target
-	Ours      float64
-	Reference float64
-	Ratio     float64
+	Target Target `json:"target"`
+	// Ours and Reference are the figures: jobs a second, or nanoseconds.
+	Ours      float64 `json:"ours"`
+	Reference float64 `json:"reference"`
+	Ratio     float64 `json:"ratio"`
 	// Missing says which row has no figure; the ratio is none then.
-	Missing string
+	Missing string `json:"missing,omitempty"`
+}
+
+// CompareAll looks all targets up among the results.
+func CompareAll(targets []Target, results []Result) []Outcome {
+	byKey := map[string]Result{}
+	for _, r := range results {
+		byKey[r.Row.Key()] = r
+	}
+	outcomes := make([]Outcome, len(targets))
+	for i, t := range targets {
+		outcomes[i] = t.Compare(byKey)
+	}
+	return outcomes
 }
 
 // Met says whether the ratio is reached.
