@@ -81,13 +81,18 @@ type Worker struct {
 	DedupMaxProducers int   `json:"dedupMaxProducers"`
 	DedupIdleSec      int64 `json:"dedupProducerIdleSeconds"`
 
-	Window            int    `json:"flowControlWindow"` // of each flow
-	ResendIntervalMS  int64  `json:"resendIntervalMilliseconds"`
-	Concurrency       int    `json:"concurrency"`
+	Window           int   `json:"flowControlWindow"` // of each flow
+	ResendIntervalMS int64 `json:"resendIntervalMilliseconds"`
+	Concurrency      int   `json:"concurrency"`
+	// Handler is HandlerStream where the app takes jobs from the stream on WorkerSocket, and empty where they are posted to it over HTTP.
+	Handler           string `json:"handler,omitempty"`
 	HandlerPort       int32  `json:"handlerPort"`
 	HandlerPath       string `json:"handlerPath"`
 	HandlerTimeoutSec int64  `json:"handlerTimeoutSeconds"`
 }
+
+// HandlerStream is the Worker.Handler of an app that opens a stream.
+const HandlerStream = "stream"
 
 // WorkerFlow is one flow as a worker sees it.
 type WorkerFlow struct {

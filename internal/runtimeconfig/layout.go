@@ -30,6 +30,7 @@ const (
 	RunDir       = "/var/run/workpulling"                          // emptyDir shared with the app
 	DrainSocket  = RunDir + "/drain.sock"                          // HTTP over a Unix socket, for prestop
 	IntakeSocket = RunDir + "/intake.sock"                         // HTTP intake over a Unix socket for the app beside a producer sidecar; no token needed inside the pod
+	WorkerSocket = RunDir + "/worker.sock"                         // gRPC of workpulling.app.v1 over a Unix socket, for a worker's app
 	BinDir       = "/opt/workpulling/bin"                          // emptyDir filled by the init container
 	PrestopBin   = BinDir + "/prestop"
 )
@@ -51,6 +52,9 @@ const (
 	EnvPodIP        = "POD_IP"
 	EnvNodeName     = "NODE_NAME"
 )
+
+// EnvSocket tells an app where the Unix socket is that its sidecar serves gRPC on.
+const EnvSocket = "WORKPULLING_SOCKET"
 
 // Identity.
 const (

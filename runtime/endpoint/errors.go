@@ -14,6 +14,9 @@ var (
 	ErrUnavailable = errors.New("endpoint: unavailable")
 	// ErrSuspended: the flow takes no new jobs.
 	ErrSuspended = errors.New("endpoint: the flow is suspended")
+	// ErrAbandoned is the cause of a handler's context that ended because the attempt ran past its timeout: its outcome does not count any
+	// more, but its slot is taken until the handler returns. Any other cause means that the worker stops.
+	ErrAbandoned = errors.New("endpoint: the attempt was abandoned")
 	// ErrNotFound: no job is known under this id.
 	ErrNotFound = errors.New("endpoint: not found")
 )

@@ -16,7 +16,7 @@ import (
 )
 
 // Handler processes deliveries. Handle is called on its own goroutine, at most Concurrency at a time, never twice at once for
-// one MessageID. ctx ends when the attempt is abandoned or the worker stops; a panic is a nack.
+// one MessageID. ctx ends when the attempt is abandoned, then with the cause ErrAbandoned, or when the worker stops; a panic is a nack.
 type Handler interface {
 	Handle(ctx context.Context, d protocol.Delivery) Result
 }
@@ -97,7 +97,7 @@ type Worker struct {
 	// Owned by the loop.
 	group    *delivery.ConsumerGroup
 	links    map[string]*link // by flow
-	runs     map[delivery.RunID]context.CancelFunc
+	runs     map[delivery.RunID]context.CancelCauseFunc
 	appReady bool                     // the app's own word
 	queued   []delivery.ConsumerEvent // raised by the actions of a step, for after it
 	runCtx   context.Context
@@ -131,7 +131,7 @@ func NewWorker(options WorkerOptions) *Worker {
 		log:     options.Log,
 		loop:    newLoop(options.Clock),
 		links:   map[string]*link{},
-		runs:    map[delivery.RunID]context.CancelFunc{},
+		runs:    map[delivery.RunID]context.CancelCauseFunc{},
 		runCtx:  context.Background(),
 		drained: make(chan struct{}),
 	}
@@ -293,7 +293,7 @@ func (w *Worker) once(event delivery.ConsumerEvent) {
 			w.options.Running.End(a.MessageID)
 		case delivery.CancelHandler:
 			if cancel, ok := w.runs[a.Run]; ok {
-				cancel()
+				cancel(ErrAbandoned)
 			}
 		case delivery.Drained:
 			w.mu.Lock()
@@ -319,13 +319,13 @@ func (w *Worker) link(conn delivery.ConnID) *link {
 
 // invoke runs one handler.
 func (w *Worker) invoke(start delivery.StartHandler) {
-	ctx, cancel := context.WithCancel(w.runCtx)
+	ctx, cancel := context.WithCancelCause(w.runCtx)
 	w.runs[start.Run] = cancel
 	handler := w.links[start.Flow].source.Handler
 	w.handlers.Go(func() {
 		result := Result{Outcome: protocol.Nacked, Reason: "the handler ended its goroutine"}
 		defer func() { // also where the handler calls runtime.Goexit
-			cancel()
+			cancel(nil)
 			w.loop.post(func() { w.handled(start, result) })
 		}()
 		result = w.handle(ctx, handler, start.Delivery)

@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/sidecar/socket"
 )
 
 // Worker is what can be drained.
@@ -39,16 +38,9 @@ type Server struct {
 // Listen opens the socket at path, replacing what an earlier process of the same pod left there. Its mode lets every user in
 // the pod connect, for the app may run as any.
 func Listen(path string, worker Worker) (*Server, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("removing the old drain socket: %w", err)
-	}
-	listener, err := net.Listen("unix", path)
+	listener, err := socket.Listen(path)
 	if err != nil {
-		return nil, fmt.Errorf("listening on the drain socket: %w", err)
-	}
-	if err := os.Chmod(path, 0o666); err != nil {
-		listener.Close()
-		return nil, fmt.Errorf("opening the drain socket to the pod: %w", err)
+		return nil, fmt.Errorf("opening the drain socket: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /drain", func(w http.ResponseWriter, r *http.Request) { drain(w, r, worker) })

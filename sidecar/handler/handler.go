@@ -154,15 +154,18 @@ func setHeaders(header http.Header, d protocol.Delivery, source string) {
 	header.Set(HeaderRedelivered, strconv.FormatBool(d.Redelivered))
 }
 
-// forwarded lets content type and trace context through; besides the attributes of the event nothing else reaches the app.
+// forwarded lets the attributes of the event, content type and trace context through; nothing else reaches the app, whichever way.
 // In particular Idempotency-Key must not: Go's transport replays requests that bear it.
 func forwarded(key string) bool {
 	switch key {
 	case protocol.HeaderContentType, protocol.HeaderTraceParent, protocol.HeaderTraceState:
 		return true
 	}
-	return false
+	return strings.HasPrefix(key, protocol.HeaderCloudEvent)
 }
+
+// clampDelay bounds how long an app may put a job off, whichever way it says so.
+func clampDelay(wait time.Duration) time.Duration { return min(max(wait, time.Second), maxDelay) }
 
 func outcome(answer *http.Response) endpoint.Result {
 	reason := answer.Header.Get(HeaderReason)
@@ -185,7 +188,7 @@ func outcome(answer *http.Response) endpoint.Result {
 	return endpoint.Result{Outcome: protocol.Nacked, Reason: reason}
 }
 
-// retryAfter understands both forms of the header and clamps them to 1 s … maxDelay.
+// retryAfter understands both forms of the header.
 func retryAfter(header http.Header) (time.Duration, bool) {
 	text := header.Get("Retry-After")
 	var wait time.Duration
@@ -201,5 +204,5 @@ func retryAfter(header http.Header) (time.Duration, bool) {
 	} else {
 		return 0, false
 	}
-	return min(max(wait, time.Second), maxDelay), true
+	return clampDelay(wait), true
 }

@@ -24,12 +24,21 @@ type Sight struct {
 }
 
 // Probe reports whether the app answers its port, at the first look and at every change, until ctx ends. poke makes it look at
-// once; a failed dial pokes it. While hurry says so it looks often, so that no restart of the app is missed; it may be nil.
+// once; a failed dial pokes it. While hurry says so it looks often, so that no restart of the app is missed; it may be nil. A target
+// without a port is not looked at.
 func Probe(ctx context.Context, target func() Target, poke <-chan struct{}, hurry func() bool, report func(Sight)) {
 	dialer := &net.Dialer{Timeout: probeTimeout}
 	known, ready, refused, address := false, false, false, ""
 	for {
-		if now := target().Address(); now != address {
+		where := target()
+		if where.Port == 0 {
+			known = false
+			if !pause(ctx, poke, probeSlow) {
+				return
+			}
+			continue
+		}
+		if now := where.Address(); now != address {
 			address, refused = now, false
 		}
 		err := look(ctx, dialer, address)
@@ -46,16 +55,23 @@ func Probe(ctx context.Context, target func() Target, poke <-chan struct{}, hurr
 		if !ready || hurry != nil && hurry() {
 			wait = probeFast
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(ctx, poke, wait) {
 			return
-		case <-poke:
-		case <-timer.C:
 		}
-		timer.Stop()
 	}
+}
+
+// pause waits, or until it is poked; false means that ctx ended.
+func pause(ctx context.Context, poke <-chan struct{}, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-poke:
+	case <-timer.C:
+	}
+	return true
 }
 
 func look(ctx context.Context, dialer *net.Dialer, address string) error {

@@ -24,7 +24,7 @@ func NewWorker(status func() delivery.ConsumerStatus) *Worker {
 	return &Worker{
 		status:     status,
 		registered: desc("registered", "1 while the worker has a binding to the flow.", "flow"),
-		ready:      desc("app_ready", "1 while the app answers its port."),
+		ready:      desc("app_ready", "1 while the app takes jobs: it answers its port, or has a stream open."),
 		draining:   desc("draining", "1 while the worker is cordoned or drains."),
 		running:    desc("running_jobs", "Handlers in progress, abandoned ones included.", "flow"),
 		buffered:   desc("buffered_jobs", "Deliveries held and not started.", "flow"),

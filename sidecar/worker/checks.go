@@ -2,7 +2,6 @@ package worker
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/workpulling/workpulling/sidecar/health"
 )
@@ -19,12 +18,11 @@ func (s *sidecar) checks() health.Checks {
 		// Ready = the app answers and the worker is not draining; being bound is no part of it, so that a restart of the producer
 		// does not turn a whole pool NotReady.
 		Readiness: func() error {
-			status := s.worker.Status()
-			switch {
-			case status.Draining || status.Cordoned:
+			if status := s.worker.Status(); status.Draining || status.Cordoned {
 				return errors.New("draining")
-			case !s.app.ready.Load():
-				return fmt.Errorf("the app does not listen on %s", s.app.where().Address())
+			}
+			if err := s.app.ready(); err != nil {
+				return err
 			}
 			return s.worker.RunningSetError()
 		},

@@ -1,4 +1,4 @@
-// Package worker is the worker half of the sidecar: it wires the consumer endpoint to the app's HTTP handler, the drain socket,
+// Package worker is the worker half of the sidecar: it wires the consumer endpoint to the app over HTTP or streams, the drain socket,
 // the operator's control service, the probes and the metrics.
 //
 // Invariants:

@@ -15,12 +15,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/endpoint"
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/sidecar/config"
 	"github.com/workpulling/workpulling/sidecar/drain"
 	"github.com/workpulling/workpulling/sidecar/handler"
 	"github.com/workpulling/workpulling/sidecar/health"
+	"github.com/workpulling/workpulling/sidecar/socket"
 	"github.com/workpulling/workpulling/sidecar/telemetry"
 )
 
@@ -30,6 +32,8 @@ type Options struct {
 	Incarnation protocol.Incarnation
 
 	ConfigFile, CAFile, TLSDir, TokenFile, DrainSocket string
+	// AppSocket is where the app opens its streams.
+	AppSocket string
 	// RunningFile keeps the handlers in progress across a restart of this process; empty for nowhere.
 	RunningFile                                   string
 	HealthAddress, MetricsAddress, ControlAddress string
@@ -52,6 +56,7 @@ func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation, place run
 		TLSDir:         place.Path(runtimeconfig.TLSDir),
 		TokenFile:      place.Path(runtimeconfig.TokenFile),
 		DrainSocket:    place.Path(runtimeconfig.DrainSocket),
+		AppSocket:      place.Path(runtimeconfig.WorkerSocket),
 		RunningFile:    place.Path(runtimeconfig.RunningFile),
 		HealthAddress:  place.Address(runtimeconfig.PortHealth),
 		MetricsAddress: place.Address(runtimeconfig.PortMetrics),
@@ -68,6 +73,8 @@ type sidecar struct {
 	app      *app
 	worker   *endpoint.Worker
 	document atomic.Pointer[config.Document[runtimeconfig.Worker]]
+	// telling orders what the worker is told about the app.
+	telling sync.Mutex
 	// serving is set once everything that the operator or prestop may call is listening.
 	serving atomic.Bool
 }
@@ -99,13 +106,23 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
+	beside, err := socket.Serve(options.AppSocket, handler.MaxAppFrameBytes, s.app.streams.Register)
+	if err != nil {
+		return err
+	}
 	operator, err := s.answerOperator(listener, registry)
 	if err != nil {
 		return err
 	}
 	s.serving.Store(true)
 
-	parts.Go(func() error { return s.worker.Run(lifetime) })
+	// The streams of the app end after the worker: it must not take the end of a stream for the app's word.
+	streams, hangUp := context.WithCancel(context.WithoutCancel(lifetime))
+	parts.Go(func() error {
+		defer hangUp()
+		return s.worker.Run(lifetime)
+	})
+	parts.Go(func() error { return beside.Run(streams, 0) })
 	parts.Go(func() error { return door.Run(lifetime) })
 	parts.Go(func() error { return operator.run(lifetime) })
 	parts.Go(func() error { return health.Serve(lifetime, options.HealthAddress, s.checks()) })
@@ -133,7 +150,11 @@ func newSidecar(
 ) *sidecar {
 	s := &sidecar{Options: options}
 	s.document.Store(&document)
-	s.app = newApp(lifetime, document.Value, options.AppHost, telemetry.NewHandlerSeconds(registry))
+	s.app = newApp(lifetime, options.Log.WithName("app"), document.Value, options.AppHost, telemetry.NewHandlerSeconds(registry), hooks{
+		changed: s.tell, earlierEnded: func() { s.worker.AppReplaced() },
+		concurrency: func() int { return consumerConfig(s.document.Load().Value).Concurrency },
+		timeout:     func() time.Duration { return consumerConfig(s.document.Load().Value).HandlerTimeout },
+	})
 	s.worker = endpoint.NewWorker(endpoint.WorkerOptions{
 		Config:      consumerConfig(document.Value),
 		Incarnation: options.Incarnation,
@@ -142,6 +163,7 @@ func newSidecar(
 		Running:     set,
 		Left:        left,
 	})
+	s.app.retarget(document.Value)
 	registry.MustRegister(telemetry.NewWorker(s.worker.Status), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return s
@@ -181,14 +203,29 @@ func (s *sidecar) appSeen(sight handler.Sight) {
 	if sight.Replaced {
 		s.worker.AppReplaced()
 	}
-	s.app.ready.Store(sight.Ready)
-	s.worker.SetAppReady(sight.Ready)
+	s.app.listens.Store(sight.Ready)
+	s.tell()
+}
+
+// tell tells the worker how many jobs the app takes, and whether it takes any.
+func (s *sidecar) tell() {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	s.worker.Reconfigure(s.consumerConfig())
+	s.worker.SetAppReady(s.app.ready() == nil)
+}
+
+// consumerConfig is what the document says, as far as the app goes along.
+func (s *sidecar) consumerConfig() delivery.ConsumerConfig {
+	config := consumerConfig(s.document.Load().Value)
+	config.Concurrency = s.app.concurrency(config.Concurrency)
+	return config
 }
 
 func (s *sidecar) apply(next config.Document[runtimeconfig.Worker]) {
 	s.document.Store(&next)
 	s.app.retarget(next.Value)
-	s.worker.Reconfigure(consumerConfig(next.Value))
+	s.tell()
 }
 
 func (s *sidecar) configHash() string { return s.document.Load().Hash }

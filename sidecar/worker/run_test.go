@@ -150,6 +150,7 @@ type rig struct {
 	app  *app
 	worker.Options
 	document runtimeconfig.Worker
+	unready  bool // its app is not there yet
 	control  protocolv1.WorkerControlClient
 	server   *httptest.Server
 	stop     context.CancelFunc
@@ -179,6 +180,7 @@ func start(t *testing.T, edit ...func(*rig, *transporttest.Authority)) *rig {
 		TLSDir:         filepath.Join(dir, "tls"),
 		TokenFile:      filepath.Join(dir, "token"),
 		DrainSocket:    filepath.Join(dir, "drain.sock"),
+		AppSocket:      filepath.Join(dir, "app.sock"),
 		RunningFile:    filepath.Join(dir, "state", "running"),
 		HealthAddress:  transporttest.FreeAddress(t),
 		MetricsAddress: transporttest.FreeAddress(t),
@@ -210,6 +212,10 @@ func start(t *testing.T, edit ...func(*rig, *transporttest.Authority)) *rig {
 
 	r.run()
 	t.Cleanup(func() { r.end(t) })
+	if r.unready {
+		transporttest.Eventually(t, "the sidecar is there", func() bool { return r.probe("/startupz") == http.StatusOK })
+		return r
+	}
 	transporttest.Eventually(t, "the sidecar is ready", func() bool { return r.probe("/readyz") == http.StatusOK })
 	return r
 }
