@@ -30,9 +30,11 @@ const (
 	RunDir       = "/var/run/workpulling"                          // emptyDir shared with the app
 	DrainSocket  = RunDir + "/drain.sock"                          // HTTP over a Unix socket, for prestop
 	IntakeSocket = RunDir + "/intake.sock"                         // HTTP intake over a Unix socket for the app beside a producer sidecar; no token needed inside the pod
-	WorkerSocket = RunDir + "/worker.sock"                         // gRPC of workpulling.app.v1 over a Unix socket, for a worker's app
-	BinDir       = "/opt/workpulling/bin"                          // emptyDir filled by the init container
-	PrestopBin   = BinDir + "/prestop"
+	// ProducerSocket is gRPC over a Unix socket for the app beside a producer sidecar: workpulling.v1, producer endpoints alone.
+	ProducerSocket = RunDir + "/producer.sock"
+	WorkerSocket   = RunDir + "/worker.sock" // gRPC of workpulling.app.v1 over a Unix socket, for a worker's app
+	BinDir         = "/opt/workpulling/bin"  // emptyDir filled by the init container
+	PrestopBin     = BinDir + "/prestop"
 )
 
 // Names of containers and volumes that the operator adds to a pod; templates may not use the prefix.

@@ -27,15 +27,25 @@ func (p *Producer) Register(server grpc.ServiceRegistrar) {
 // Service is what Register serves, for a host whose producer is not always the same one.
 func (p *Producer) Service() pb.WorkPullingServer { return service{producer: p} }
 
+// LocalService is Service for callers that need not present a token, because nobody else reaches it: they act as subject. It serves
+// producer endpoints alone.
+func (p *Producer) LocalService(subject string) pb.WorkPullingServer {
+	return service{producer: p, subject: subject}
+}
+
 // service is the gRPC face of a Producer.
 type service struct {
 	pb.UnimplementedWorkPullingServer
 	producer *Producer
+	subject  string // whom every caller acts as; empty where callers present a token
 }
 
 // Pull serves one worker's stream until either side ends it.
 func (s service) Pull(stream pb.WorkPulling_PullServer) error {
 	p := s.producer
+	if s.subject != "" {
+		return status.Error(codes.PermissionDenied, "workers bind over TLS, with the token of their pod")
+	}
 	worker, err := s.worker(stream.Context())
 	if err != nil {
 		return s.refuseWorker(stream, transport.AsRefusal(err))
@@ -214,14 +224,9 @@ func (s service) Produce(stream pb.WorkPulling_ProduceServer) error {
 		func() error { return s.receiveProducer(stream, conn, out, submitter.Subject) })
 }
 
+// submitter identifies the caller, and refuses one that has to cool down.
 func (s service) submitter(ctx context.Context) (transport.Submitter, error) {
-	token, err := transport.BearerOf(ctx)
-	if err != nil {
-		return transport.Submitter{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
-	defer cancel()
-	submitter, err := s.producer.options.Authenticator.AuthenticateSubmitter(ctx, token, "create")
+	submitter, err := s.identify(ctx)
 	if err != nil {
 		return transport.Submitter{}, err
 	}
@@ -229,6 +234,19 @@ func (s service) submitter(ctx context.Context) (transport.Submitter, error) {
 		return transport.Submitter{}, refusal
 	}
 	return submitter, nil
+}
+
+func (s service) identify(ctx context.Context) (transport.Submitter, error) {
+	if s.subject != "" {
+		return transport.Submitter{Subject: s.subject}, nil
+	}
+	token, err := transport.BearerOf(ctx)
+	if err != nil {
+		return transport.Submitter{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
+	defer cancel()
+	return s.producer.options.Authenticator.AuthenticateSubmitter(ctx, token, "create")
 }
 
 func (p *Producer) attachProducer(conn delivery.ConnID, out *transport.Outbox[protocol.ToProducer]) {

@@ -10,18 +10,19 @@ import (
 	pb "github.com/workpulling/workpulling/runtime/protocol/v1"
 )
 
-// RelayProduce passes a producer endpoint's stream on to the active producer, with the caller's own token, until either side ends it.
-// A stream that has been passed on already is refused, so that two members with different ideas of who is active form no loop.
+// RelayProduce passes a producer endpoint's stream on to the active producer until either side ends it, with the token of active, or the
+// caller's own where that has none. A stream that has been passed on already is refused, so that two members with different ideas of who is active form no loop.
 func RelayProduce(stream pb.WorkPulling_ProduceServer, active Peer) error {
 	in := stream.Context()
 	if active.Address == "" || len(metadata.ValueFromIncomingContext(in, hopKey)) > 0 {
 		return RefuseAsStandby(stream, active.Address)
 	}
 	out := metadata.Pairs(hopKey, "1")
-	out.Set(authorization, metadata.ValueFromIncomingContext(in, authorization)...)
+	if active.TokenFile == "" && active.Token == nil {
+		out.Set(authorization, metadata.ValueFromIncomingContext(in, authorization)...)
+	}
 	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(in, out))
 	defer cancel()
-	active.TokenFile, active.Token = "", nil
 	conn, err := active.Connect()
 	if err != nil {
 		return err

@@ -20,6 +20,8 @@ type Options struct {
 	Incarnation protocol.Incarnation
 
 	ConfigFile, CAFile, TLSDir, TokenFile, APIDir, DataDir, IntakeSocket string
+	// ProducerSocket is where the app beside opens producer streams.
+	ProducerSocket string
 	// LossFile counts the jobs of a volatile queue, so that the next process can say how many were lost.
 	LossFile string
 	// HaltFile keeps a terminal failure from being forgotten by a restart.
@@ -52,6 +54,7 @@ func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation, place run
 		APIDir:           place.Path(runtimeconfig.APIDir),
 		DataDir:          place.Path(runtimeconfig.DataDir),
 		IntakeSocket:     place.Path(runtimeconfig.IntakeSocket),
+		ProducerSocket:   place.Path(runtimeconfig.ProducerSocket),
 		LossFile:         place.Path(runtimeconfig.RunDir + "/volatile-jobs"),
 		HaltFile:         place.Path(runtimeconfig.RunDir + "/failure.json"),
 		HealthAddress:    place.Address(runtimeconfig.PortHealth),

@@ -18,10 +18,12 @@ import (
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/fencing"
+	"github.com/workpulling/workpulling/runtime/protocol/wire"
 	"github.com/workpulling/workpulling/runtime/transport"
 	"github.com/workpulling/workpulling/sidecar/config"
 	"github.com/workpulling/workpulling/sidecar/health"
 	"github.com/workpulling/workpulling/sidecar/intake"
+	"github.com/workpulling/workpulling/sidecar/socket"
 	"github.com/workpulling/workpulling/sidecar/telemetry"
 )
 
@@ -35,6 +37,7 @@ type sidecar struct {
 	relay            *intake.Relay
 	guard            *fencing.Guard // nil with an Authenticator of the options
 	streams          *streams
+	beside           *socket.Server // producer streams of the app in the pod
 	intake           []*intake.Server
 	serving          atomic.Bool
 }
@@ -81,7 +84,12 @@ func (s *sidecar) build(document runtimeconfig.Producer, registry *prometheus.Re
 	if s.streams, err = listenStreams(s.TransportAddress, certificate, &services{member: s.member, peer: s.peer}); err != nil {
 		return err
 	}
-	return s.openIntake(document, certificate, authenticator, telemetry.NewAnswers(registry))
+	subject := ownSubject(s.APIDir, document.Namespace)
+	beside := &services{member: s.member, peer: s.ownPeer, subject: subject}
+	if s.beside, err = socket.Serve(s.ProducerSocket, wire.MaxMessageBytes, beside.registerBeside); err != nil {
+		return err
+	}
+	return s.openIntake(document, certificate, authenticator, subject, telemetry.NewAnswers(registry))
 }
 
 // failed remembers a terminal failure for the next process of this pod.
@@ -110,7 +118,9 @@ func (s *sidecar) authenticator(document runtimeconfig.Producer) (transport.Auth
 	return guard, nil
 }
 
-func (s *sidecar) openIntake(document runtimeconfig.Producer, certificate *transport.Certificate, authorizer intake.Authorizer, answers *telemetry.Answers) error {
+func (s *sidecar) openIntake(
+	document runtimeconfig.Producer, certificate *transport.Certificate, authorizer intake.Authorizer, subject string, answers *telemetry.Answers,
+) error {
 	if s.member.shared {
 		s.relay = intake.NewRelay(s.member.route, s.TokenFile, &http.Transport{TLSClientConfig: transport.ClientTLS(s.CAFile, s.host())})
 	}
@@ -124,7 +134,7 @@ func (s *sidecar) openIntake(document runtimeconfig.Producer, certificate *trans
 	if err != nil {
 		return err
 	}
-	beside, err := intake.ListenUnix(s.IntakeSocket, door.LocalHandler(ownSubject(s.APIDir, document.Namespace)))
+	beside, err := intake.ListenUnix(s.IntakeSocket, door.LocalHandler(subject))
 	if err != nil {
 		return err
 	}
@@ -160,6 +170,7 @@ func (s *sidecar) run(ctx context.Context, document config.Document[runtimeconfi
 		return s.member.run(controllerCtx)
 	})
 	parts.Go(func() error { return s.streams.run(base) })
+	parts.Go(func() error { return s.beside.Run(base, closingTime) })
 	parts.Go(func() error { return health.Serve(base, s.HealthAddress, s.checks()) })
 	parts.Go(func() error { return health.ServeHTTP(base, s.MetricsAddress, telemetry.Handler(registry)) })
 	parts.Go(func() error {

@@ -68,7 +68,7 @@ func newPodOf(t testing.TB, authority *transporttest.Authority) *pod {
 		Log: logr.Discard(), Incarnation: protocol.Incarnation{PodUID: "producer-uid", BootNonce: "boot"},
 		ConfigFile: filepath.Join(dir, "config.json"), CAFile: p.authority.CAFile(), TLSDir: dir,
 		TokenFile: transporttest.TokenFile(t, "producer"), APIDir: dir, DataDir: filepath.Join(dir, "data"),
-		IntakeSocket: filepath.Join(dir, "intake.sock"), LossFile: filepath.Join(dir, "loss"),
+		IntakeSocket: filepath.Join(dir, "intake.sock"), ProducerSocket: filepath.Join(dir, "producer.sock"), LossFile: filepath.Join(dir, "loss"),
 		HaltFile:      filepath.Join(dir, "failure.json"),
 		HealthAddress: transporttest.FreeAddress(t), MetricsAddress: transporttest.FreeAddress(t), TransportAddress: transporttest.FreeAddress(t), IntakeAddress: transporttest.FreeAddress(t),
 		ConfigPoll: 10 * time.Millisecond, Authenticator: p.tokens,

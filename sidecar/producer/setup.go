@@ -98,6 +98,13 @@ func (s *sidecar) peer(address string) transport.Peer {
 	return transport.Peer{Address: address, TLS: transport.ClientTLS(s.CAFile, s.host())}
 }
 
+// ownPeer is the member at an address, for what the app beside sends there: it goes with this pod's token.
+func (s *sidecar) ownPeer(address string) transport.Peer {
+	peer := s.peer(address)
+	peer.TokenFile = s.TokenFile
+	return peer
+}
+
 // reachedAt is where others find what listens on address.
 func reachedAt(host, address string) string {
 	_, port, err := net.SplitHostPort(address)

@@ -19,13 +19,16 @@ import (
 	"github.com/workpulling/workpulling/sidecar/intake"
 )
 
-// services are what a member answers over gRPC, whoever has the seat.
+// services are what a member answers over gRPC, whoever has the seat: over TLS to workers, producer endpoints and other members, and on the
+// socket of the app beside to producer endpoints.
 type services struct {
 	protocolv1.UnimplementedWorkPullingServer
 	protocolv1.UnimplementedProducerMemberServer
 	member *member
-	// peer is the member at an address.
+	// peer is the member at an address; on the socket with this pod's own token.
 	peer func(address string) transport.Peer
+	// subject is whom a caller on the socket acts as; empty over TLS, where callers present tokens.
+	subject string
 }
 
 func (s *services) register(server *grpc.Server) {
@@ -33,10 +36,23 @@ func (s *services) register(server *grpc.Server) {
 	protocolv1.RegisterProducerMemberServer(server, s)
 }
 
+// registerBeside is register for the socket.
+func (s *services) registerBeside(server grpc.ServiceRegistrar) {
+	protocolv1.RegisterWorkPullingServer(server, s)
+}
+
+// of is the service of the producer with the seat.
+func (s *services) of(p *endpoint.Producer) protocolv1.WorkPullingServer {
+	if s.subject != "" {
+		return p.LocalService(s.subject)
+	}
+	return p.Service()
+}
+
 // Pull serves a worker, or tells it where the active producer is.
 func (s *services) Pull(stream protocolv1.WorkPulling_PullServer) error {
 	if p := s.member.producer(); p != nil {
-		return p.Service().Pull(stream)
+		return s.of(p).Pull(stream)
 	}
 	return transport.RefuseAsStandby(stream, s.active())
 }
@@ -44,7 +60,7 @@ func (s *services) Pull(stream protocolv1.WorkPulling_PullServer) error {
 // Produce serves a producer endpoint, or passes its stream on.
 func (s *services) Produce(stream protocolv1.WorkPulling_ProduceServer) error {
 	if p := s.member.producer(); p != nil {
-		return p.Service().Produce(stream)
+		return s.of(p).Produce(stream)
 	}
 	return transport.RelayProduce(stream, s.peer(s.active()))
 }
