@@ -95,8 +95,9 @@ const (
 	// ReasonPodsFailing: a container ends again and again. Look at its logs; the
 	// message names pod, container and exit code.
 	ReasonPodsFailing = "PodsFailing"
-	// ReasonHandlerNotListening: the app does not answer on handler.http.port. No
-	// job is handed to it until it does.
+	// ReasonHandlerNotListening: the app does not answer on handler.http.port, or
+	// has opened no stream where handler.stream is set. No job is handed to it
+	// until it does.
 	ReasonHandlerNotListening = "HandlerNotListening"
 	// ReasonPodStarting: the pod is being created or is not ready yet, without a
 	// sign of a problem.

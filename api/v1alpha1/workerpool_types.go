@@ -217,14 +217,22 @@ type WorkerRuntimeSpec struct {
 }
 
 // HandlerSpec is how the sidecar hands a job to the app: exactly one member.
+// Changing it replaces no worker: jobs that run end the way they began.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.http)",message="exactly one handler must be set: http"
+// +kubebuilder:validation:XValidation:rule="has(self.http) != has(self.stream)",message="exactly one handler must be set: http or stream"
 type HandlerSpec struct {
 	// http posts each job to the app as a CloudEvent in binary mode. A 2xx answer
 	// confirms the job.
 	//
 	// +optional
 	HTTP *HTTPHandlerSpec `json:"http,omitempty"`
+
+	// stream lets the app take jobs from gRPC streams that it opens, several jobs
+	// a frame, on the Unix socket that the environment variable
+	// WORKPULLING_SOCKET names.
+	//
+	// +optional
+	Stream *StreamHandlerSpec `json:"stream,omitempty"`
 }
 
 // HTTPHandlerSpec is where and how jobs are posted to the app.
@@ -248,6 +256,18 @@ type HTTPHandlerSpec struct {
 	// +kubebuilder:validation:Pattern=`^/[^\s#]*$`
 	Path string `json:"path,omitempty"`
 
+	// timeoutSeconds is how long the app may take for one job. A job that takes
+	// longer has failed and is tried again elsewhere.
+	//
+	// +optional
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// StreamHandlerSpec is how jobs go to an app that opens streams.
+type StreamHandlerSpec struct {
 	// timeoutSeconds is how long the app may take for one job. A job that takes
 	// longer has failed and is tried again elsewhere.
 	//

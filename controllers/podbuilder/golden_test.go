@@ -27,6 +27,7 @@ func TestGolden(t *testing.T) {
 	cases := map[string]func() (any, error){
 		"worker":                 func() (any, error) { return WorkerPod(makePool(), image, "resize-x7k2p") },
 		"worker-with-hook":       func() (any, error) { return WorkerPod(withHook(makePool()), image, "resize-x7k2p") },
+		"worker-with-socket":     func() (any, error) { return WorkerPod(withSocket(makePool()), image, "resize-x7k2p") },
 		"worker-with-named-port": func() (any, error) { return WorkerPod(withNamedPort(makePool()), image, "resize-x7k2p") },
 		"producer-gateway": func() (any, error) {
 			return ProducerStatefulSet(makeFlow(), image, corev1.ReadWriteOncePod)
@@ -99,6 +100,17 @@ func withHook(pool *v1alpha1.WorkerPool) *v1alpha1.WorkerPool {
 	spec.TerminationGracePeriodSeconds = ptr.To[int64](900)
 	spec.InitContainers = []corev1.Container{{Name: "migrate", Image: "example.com/migrate:1"}}
 	spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/app", "flush"}}}}
+	return pool
+}
+
+// withSocket has a container that says itself where its socket is, and one that does not.
+func withSocket(pool *v1alpha1.WorkerPool) *v1alpha1.WorkerPool {
+	spec := &pool.Spec.Template.Spec
+	spec.Containers[0].Env = []corev1.EnvVar{{Name: "WORKPULLING_SOCKET", Value: "/elsewhere.sock"}}
+	spec.Containers = append(spec.Containers, corev1.Container{
+		Name: "other", Image: "example.com/other:1", Env: []corev1.EnvVar{{Name: "MODE", Value: "fast"}}, SecurityContext: restricted(),
+	})
+	pool.Spec.Handler = v1alpha1.HandlerSpec{Stream: &v1alpha1.StreamHandlerSpec{TimeoutSeconds: 60}}
 	return pool
 }
 

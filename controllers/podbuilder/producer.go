@@ -144,6 +144,7 @@ func producerTemplate(flow *v1alpha1.WorkPullingFlow, rt Runtime) corev1.PodTemp
 	spec.InitContainers = append([]corev1.Container{sidecar}, spec.InitContainers...)
 	for i := range spec.Containers {
 		spec.Containers[i].VolumeMounts = append(spec.Containers[i].VolumeMounts, corev1.VolumeMount{Name: volumeRun, MountPath: runtimeconfig.RunDir})
+		addSocket(&spec.Containers[i], runtimeconfig.ProducerSocket)
 	}
 	return template
 }

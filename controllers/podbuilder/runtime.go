@@ -1,6 +1,8 @@
 package podbuilder
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -137,6 +139,14 @@ func environment() []corev1.EnvVar {
 		field(runtimeconfig.EnvPodIP, "status.podIP"),
 		field(runtimeconfig.EnvNodeName, "spec.nodeName"),
 	}
+}
+
+// addSocket lets a container of the app find the socket at path, unless it says itself where to look.
+func addSocket(c *corev1.Container, path string) {
+	if slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == runtimeconfig.EnvSocket }) {
+		return
+	}
+	c.Env = append(c.Env, corev1.EnvVar{Name: runtimeconfig.EnvSocket, Value: path})
 }
 
 // volumes are those of every pod that has the runtime in it.

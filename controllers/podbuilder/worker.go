@@ -90,6 +90,7 @@ func addWorkerRuntime(spec *corev1.PodSpec, rt Runtime, pool *v1alpha1.WorkerPoo
 		if err := wrapPreStop(&spec.Containers[i], pool.Spec.Drain.TimeoutSeconds); err != nil {
 			return err
 		}
+		addSocket(&spec.Containers[i], runtimeconfig.WorkerSocket)
 	}
 	return nil
 }

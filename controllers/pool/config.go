@@ -28,6 +28,9 @@ func configOf(pool *v1alpha1.WorkerPool) (*corev1.ConfigMap, error) {
 	if http := pool.Spec.Handler.HTTP; http != nil {
 		doc.HandlerPort, doc.HandlerPath, doc.HandlerTimeoutSec = http.Port, http.Path, int64(http.TimeoutSeconds)
 	}
+	if stream := pool.Spec.Handler.Stream; stream != nil {
+		doc.Handler, doc.HandlerTimeoutSec = runtimeconfig.HandlerStream, int64(stream.TimeoutSeconds)
+	}
 	for _, flow := range slices.Sorted(slices.Values(pool.Spec.Flows)) {
 		host := runtimeconfig.ProducerHost(flow, pool.Namespace)
 		doc.Flows = append(doc.Flows, runtimeconfig.WorkerFlow{

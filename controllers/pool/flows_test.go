@@ -159,6 +159,32 @@ func TestConfigOfSeveralFlows(t *testing.T) {
 	}
 }
 
+// A worker learns how its app takes jobs, and a sidecar that knows of HTTP alone is not misled into posting them.
+func TestConfigOfAHandler(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pool *v1alpha1.WorkerPool
+		want runtimeconfig.Worker
+	}{
+		"http":   {builders.MakePool("packers", "shop", "orders").Handler(8000, "/jobs", 90).Obj(), runtimeconfig.Worker{HandlerPort: 8000, HandlerPath: "/jobs", HandlerTimeoutSec: 90}},
+		"stream": {builders.MakePool("packers", "shop", "orders").Streams(30).Obj(), runtimeconfig.Worker{Handler: runtimeconfig.HandlerStream, HandlerTimeoutSec: 30}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, err := configOf(tc.pool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var doc runtimeconfig.Worker
+			if err := json.Unmarshal([]byte(config.Data["config.json"]), &doc); err != nil {
+				t.Fatal(err)
+			}
+			got := runtimeconfig.Worker{Handler: doc.Handler, HandlerPort: doc.HandlerPort, HandlerPath: doc.HandlerPath, HandlerTimeoutSec: doc.HandlerTimeoutSec}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("handler (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // The document of a set of flows lives as long as a pod reads it.
 func TestAWorkersConfigIsFoundInItsPod(t *testing.T) {
 	pool := builders.MakePool("packers", "shop", "").Flows("orders", "returns").UID("pool-uid").Obj()

@@ -12,6 +12,7 @@ import (
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/conditions"
 	"github.com/workpulling/workpulling/internal/podhealth"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
 
 // Selector is the selector of a pool's live workers in the text form of the scale subresource.
@@ -144,17 +145,18 @@ func (o *observation) problemOf(workers []Worker) podhealth.Problem {
 	for _, w := range workers {
 		if !w.Ready && podhealth.AppSilent(w.pod) {
 			return podhealth.Problem{Reason: v1alpha1.ReasonHandlerNotListening, Message: fmt.Sprintf(
-				"the app of pod %s does not answer on port %d; it gets no job until it does", w.Name, o.handlerPort())}
+				"the app of pod %s %s; it gets no job until it does", w.Name, o.silence())}
 		}
 	}
 	return podhealth.Problem{}
 }
 
-func (o *observation) handlerPort() int32 {
+// silence is what an app does that takes no jobs.
+func (o *observation) silence() string {
 	if http := o.pool.Spec.Handler.HTTP; http != nil {
-		return http.Port
+		return fmt.Sprintf("does not answer on port %d", http.Port)
 	}
-	return 0
+	return "opens no stream on the socket that " + runtimeconfig.EnvSocket + " names"
 }
 
 func (o *observation) progressing(t tally, refusal podhealth.Problem) conditions.Condition {

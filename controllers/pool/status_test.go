@@ -86,6 +86,15 @@ func TestConditions(t *testing.T) {
 			},
 			want: map[string]string{"Ready": "False/HandlerNotListening"}, text: "port 8080",
 		},
+		"app without a stream": {
+			snapshot: snapshotOf(1, make1("a").unready()), change: func(o *observation) {
+				o.pool.Spec.Handler = v1alpha1.HandlerSpec{Stream: &v1alpha1.StreamHandlerSpec{TimeoutSeconds: 60}}
+				running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+				o.snapshot.Workers[0].pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: runtimeconfig.ContainerSidecar, State: running, Started: ptr.To(true)}}
+				o.snapshot.Workers[0].pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: running}}
+			},
+			want: map[string]string{"Ready": "False/HandlerNotListening"}, text: "opens no stream on the socket that WORKPULLING_SOCKET names",
+		},
 		"quota": {
 			snapshot: snapshotOf(1), refusal: podhealth.Problem{Reason: v1alpha1.ReasonQuotaExceeded, Message: "exceeded quota: small"},
 			want: map[string]string{"Ready": "False/QuotaExceeded", "Progressing": "False/QuotaExceeded"}, text: "small",

@@ -103,5 +103,11 @@ func (b *PoolBuilder) Handler(port int32, path string, timeoutSeconds int32) *Po
 	return b
 }
 
+// Streams lets the app open streams instead; timeoutSeconds is how long one job may take.
+func (b *PoolBuilder) Streams(timeoutSeconds int32) *PoolBuilder {
+	b.pool.Spec.Handler = v1alpha1.HandlerSpec{Stream: &v1alpha1.StreamHandlerSpec{TimeoutSeconds: timeoutSeconds}}
+	return b
+}
+
 // Obj is a copy of the pool as built so far.
 func (b *PoolBuilder) Obj() *v1alpha1.WorkerPool { return b.pool.DeepCopy() }

@@ -55,7 +55,12 @@ var poolCases = []Case{
 		Refused: "concurrency must not be greater than flowControlWindow",
 	},
 
-	{Name: "a handler without a member", Base: Pool, Object: []string{`spec: {handler: {}}`}, Refused: "exactly one handler must be set: http"},
+	{Name: "a handler without a member", Base: Pool, Object: []string{`spec: {handler: {}}`}, Refused: "exactly one handler must be set: http or stream"},
+	{Name: "a handler of streams", Base: Pool, Object: []string{`spec: {handler: {stream: {timeoutSeconds: 30}}}`}},
+	{
+		Name: "two handlers", Base: Pool, Object: []string{`spec: {handler: {http: {}, stream: {}}}`},
+		Refused: "exactly one handler must be set: http or stream",
+	},
 	{Name: "a handler path with a query", Base: Pool, Object: []string{`spec: {handler: {http: {path: "/jobs?kind=orders"}}}`}},
 	{Name: "a handler path without a slash", Base: Pool, Object: []string{`spec: {handler: {http: {path: jobs}}}`}, Refused: "spec.handler.http.path"},
 	{Name: "a handler path with a blank", Base: Pool, Object: []string{`spec: {handler: {http: {path: "/a job"}}}`}, Refused: "spec.handler.http.path"},

@@ -44,6 +44,7 @@ var Ranges = []Range{
 	{Base: Pool, Path: "spec.concurrency", Min: 1, Max: 1000, AtMax: `spec: {flowControlWindow: 1000}`},
 	{Base: Pool, Path: "spec.handler.http.port", Min: 1, Max: 65535},
 	{Base: Pool, Path: "spec.handler.http.timeoutSeconds", Min: 1, Max: 86400},
+	{Base: Pool, Path: "spec.handler.stream.timeoutSeconds", Min: 1, Max: 86400},
 	{Base: Pool, Path: "spec.drain.timeoutSeconds", Min: 1, Max: 86400},
 }
 
