@@ -2,6 +2,7 @@ package intake
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -30,7 +31,7 @@ func (i *Intake) recovered(w *statusRecorder) {
 	if cause == nil {
 		return
 	}
-	if cause == http.ErrAbortHandler { //nolint:errorlint // the very value, as net/http compares it
+	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
 	}
 	what := fmt.Sprintf("%T", cause) // its text might quote a body
