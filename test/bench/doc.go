@@ -3,7 +3,7 @@
 //
 //	go run . -list                                    the rows
 //	go run . -only 'direct-memory/flood/256B/4w'      one of them
-//	go run . -write ../../docs/performance.md         all of them, about half an hour
+//	go run . -write ../../docs/performance.md         all of them, about forty minutes
 //
 // A new system is one small file that implements trial.System, and a line in systems.go.
 //

@@ -17,13 +17,13 @@ const (
 )
 
 // breadth are the systems that are also measured with other sizes and numbers of workers.
-var breadth = []string{"inprocess-memory", "direct-memory", "direct-local", "jetstream-memory", "relay"}
+var breadth = []string{"inprocess-memory", "direct-memory", "direct-local", "sidecars-grpc-memory", "sidecars-http-local", "jetstream-memory", "relay", "relay-hops"}
 
 // paced are the systems whose latency is measured, and single those whose lone submissions are.
 var (
 	paced = []string{
-		"direct-memory", "direct-memory-plain", "direct-local", "sidecars-http-memory", "sidecars-http-local",
-		"jetstream-memory", "jetstream-file-always", "rabbitmq-quorum", "relay", "relay-hops", "relay-hops-durable", "relay-http", "relay-http-durable",
+		"direct-memory", "direct-memory-plain", "direct-local", "sidecars-grpc-memory", "sidecars-grpc-local", "sidecars-http-memory", "sidecars-http-local",
+		"jetstream-memory", "jetstream-file", "rabbitmq-quorum", "relay", "relay-durable", "relay-hops", "relay-hops-durable", "relay-http", "relay-http-durable",
 	}
 	single = []string{"direct-local", "jetstream-file-always", "river", "append"}
 )

@@ -15,6 +15,8 @@ func systems() []trial.System {
 		&ours.Plain{},
 		&ours.Direct{Backend: ours.Local},
 		&ours.Direct{Backend: ours.PostgreSQL},
+		&ours.Sidecars{Backend: ours.Memory, Streams: true},
+		&ours.Sidecars{Backend: ours.Local, Streams: true},
 		&ours.Sidecars{Backend: ours.Memory},
 		&ours.Sidecars{Backend: ours.Local},
 		&peers.JetStream{Storage: peers.InMemory},

@@ -16,8 +16,11 @@ import (
 	"github.com/workpulling/workpulling/test/bench/internal/trial"
 )
 
-// Consume implements trial.System: an app that answers 200 to each job.
+// Consume implements trial.System: an app that answers 200 to each job, or takes its jobs from a stream.
 func (s *Sidecars) Consume(_ context.Context, stage *trial.Stage, worker int, handle func([]byte)) (func() error, error) {
+	if s.Streams {
+		return consumeStream(stage, worker, handle)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -46,6 +49,9 @@ func (s *Sidecars) Consume(_ context.Context, stage *trial.Stage, worker int, ha
 
 // Produce implements trial.System: an app beside the producer sidecar.
 func (s *Sidecars) Produce(_ context.Context, stage *trial.Stage) (trial.Submitter, error) {
+	if s.Streams {
+		return openProduceStreams(stage)
+	}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", stage.Path("intake.sock"))
 	}

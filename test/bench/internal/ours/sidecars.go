@@ -20,30 +20,47 @@ import (
 	"github.com/workpulling/workpulling/test/bench/internal/trial"
 )
 
-// Sidecars is a producing app and worker apps that know HTTP alone, each beside a sidecar: four hops, of which the one between the sidecars
-// is gRPC with TLS.
-type Sidecars struct{ Backend Backend }
+// Sidecars is a producing app and a worker app, each beside its sidecar. The hop between the sidecars is gRPC with TLS.
+type Sidecars struct {
+	Backend Backend
+	// Streams says that the apps speak gRPC with their sidecars; otherwise they speak HTTP.
+	Streams bool
+}
 
 // httpConcurrency is how many handlers of one worker run at once: a request is on its way for long.
 const httpConcurrency = 16
 
 // Name implements trial.System.
-func (s *Sidecars) Name() string { return "sidecars-http-" + string(s.Backend) }
+func (s *Sidecars) Name() string {
+	if s.Streams {
+		return "sidecars-grpc-" + string(s.Backend)
+	}
+	return "sidecars-http-" + string(s.Backend)
+}
 
 // Settings implements trial.System.
 func (s *Sidecars) Settings() string {
-	return fmt.Sprintf("producing app, producer sidecar, worker sidecars, worker app, each in a process of its own; CloudEvents in batches over HTTP "+
-		"on a Unix socket in, gRPC with TLS 1.3 between, one POST a job out, %d at once a worker; %s", httpConcurrency, s.Backend.settings())
+	ends := fmt.Sprintf("CloudEvents in batches over HTTP on a Unix socket in, one POST a job out, %d at once a worker", httpConcurrency)
+	if s.Streams {
+		ends = fmt.Sprintf("%d gRPC producer streams on a Unix socket in, one gRPC stream a worker on a Unix socket out", produceStreams)
+	}
+	return fmt.Sprintf("producing app, producer sidecar, worker sidecars, worker app, each in a process of its own; gRPC with TLS 1.3 between the "+
+		"sidecars; %s; %s", ends, s.Backend.settings())
 }
 
 // Available implements trial.System.
 func (*Sidecars) Available() error { return nil }
 
-// Processes implements trial.System.
+// Processes implements trial.System. An app that opens streams starts after its sidecar, and one that listens before.
 func (s *Sidecars) Processes(stage *trial.Stage) []trial.Process {
+	sidecars, apps := trial.Process{Name: "worker-sidecar", Serve: []string{"workers"}}, trial.Workers(stage)
 	processes := []trial.Process{{Name: "producer-sidecar", Serve: []string{"producer"}}}
-	processes = append(processes, trial.Workers(stage)...)
-	return append(processes, trial.Process{Name: "worker-sidecar", Serve: []string{"workers"}}, trial.Process{Name: "producer", Produces: true})
+	if s.Streams {
+		processes = append(append(processes, sidecars), apps...)
+	} else {
+		processes = append(append(processes, apps...), sidecars)
+	}
+	return append(processes, trial.Process{Name: "producer", Produces: true})
 }
 
 const (
@@ -139,11 +156,11 @@ func (s *Sidecars) serveProducer(ctx context.Context, stage *trial.Stage) (func(
 			Log: logr.Discard(), Incarnation: protocol.Incarnation{PodUID: "producer", BootNonce: "bench"}, Authenticator: tokens{},
 			ConfigFile: filepath.Join(dir, "config.json"), CAFile: caFile(stage.Dir), TLSDir: filepath.Join(dir, "tls"),
 			TokenFile: filepath.Join(dir, "token"), APIDir: dir, DataDir: filepath.Join(dir, "data"), LossFile: filepath.Join(dir, "loss"),
-			HaltFile: filepath.Join(dir, "halt"), IntakeSocket: stage.Path("intake.sock"), ConfigPoll: 2 * time.Second,
+			HaltFile: filepath.Join(dir, "halt"), IntakeSocket: stage.Path("intake.sock"), ProducerSocket: producerSocket(stage), ConfigPoll: 2 * time.Second,
 			HealthAddress: at[0], MetricsAddress: at[1], TransportAddress: at[2], IntakeAddress: at[3],
 		})
 	})
-	if err := ready(at[0]); err != nil {
+	if err := answers(at[0], "readyz"); err != nil {
 		return nil, errors.Join(err, stop())
 	}
 	return stop, stage.Tell(toldAddress, at[2])
@@ -165,19 +182,15 @@ func (s *Sidecars) serveWorker(ctx context.Context, stage *trial.Stage, number i
 	if err != nil {
 		return nil, err
 	}
-	app, err := stage.Told(fmt.Sprintf("%s-%d", toldApp, number))
-	if err != nil {
-		return nil, err
-	}
 	at, err := addresses(3)
 	if err != nil {
 		return nil, err
 	}
 	document := runtimeconfig.Worker{
 		Namespace: namespace, Pool: "bench", Flow: flowName, ProducerAddress: address, ProducerHost: serverName,
-		Window: stage.Window, Concurrency: httpConcurrency, HandlerPath: "/jobs", HandlerTimeoutSec: 60,
+		Window: stage.Window, HandlerTimeoutSec: 60,
 	}
-	if _, err := fmt.Sscan(app, &document.HandlerPort); err != nil {
+	if err := s.handler(stage, number, &document); err != nil {
 		return nil, err
 	}
 	if err := configure(dir, document); err != nil {
@@ -187,14 +200,33 @@ func (s *Sidecars) serveWorker(ctx context.Context, stage *trial.Stage, number i
 		return worker.Run(ctx, worker.Options{
 			Log: logr.Discard(), Incarnation: protocol.Incarnation{PodUID: uidOf(number), BootNonce: "bench"},
 			ConfigFile: filepath.Join(dir, "config.json"), CAFile: caFile(stage.Dir), TLSDir: filepath.Join(dir, "tls"),
-			TokenFile: filepath.Join(dir, "token"), DrainSocket: filepath.Join(dir, "drain.sock"), RunningFile: filepath.Join(dir, "running"),
+			TokenFile: filepath.Join(dir, "token"), DrainSocket: filepath.Join(dir, "drain.sock"), AppSocket: appSocket(stage, number), RunningFile: filepath.Join(dir, "running"),
 			HealthAddress: at[0], MetricsAddress: at[1], ControlAddress: at[2], ConfigPoll: 2 * time.Second, StopTimeout: 5 * time.Second,
 		})
 	})
-	if err := ready(at[0]); err != nil {
+	healthy := "readyz"
+	if s.Streams {
+		healthy = "startupz" // it is ready once the app has come
+	}
+	if err := answers(at[0], healthy); err != nil {
 		return nil, errors.Join(err, stop())
 	}
 	return stop, nil
+}
+
+// handler says in the document how the app is reached. One that takes jobs from a stream holds a window's worth.
+func (s *Sidecars) handler(stage *trial.Stage, worker int, document *runtimeconfig.Worker) error {
+	if s.Streams {
+		document.Handler, document.Concurrency = runtimeconfig.HandlerStream, stage.Window
+		return nil
+	}
+	app, err := stage.Told(fmt.Sprintf("%s-%d", toldApp, worker))
+	if err != nil {
+		return err
+	}
+	document.Concurrency, document.HandlerPath = httpConcurrency, "/jobs"
+	_, err = fmt.Sscan(app, &document.HandlerPort)
+	return err
 }
 
 // runSidecar runs a sidecar until stop is called.
@@ -208,11 +240,11 @@ func runSidecar(ctx context.Context, run func(context.Context) error) (stop func
 	})
 }
 
-// ready waits until a sidecar says that it is.
-func ready(health string) error {
+// answers waits until a probe of a sidecar succeeds.
+func answers(health, probe string) error {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(10 * time.Millisecond) {
-		answer, err := client.Get("http://" + health + "/readyz")
+		answer, err := client.Get("http://" + health + "/" + probe)
 		if err != nil {
 			continue
 		}
@@ -221,5 +253,5 @@ func ready(health string) error {
 			return nil
 		}
 	}
-	return errors.New("the sidecar is not ready")
+	return fmt.Errorf("the sidecar is not well: %s fails", probe)
 }
