@@ -49,6 +49,7 @@ type Client struct {
 	options ClientOptions
 	loop    *loop
 	inbox   mailbox[*submission]
+	take    func() // takeSubmissions
 
 	// Owned by the loop.
 	desk     *desk
@@ -70,7 +71,7 @@ func NewClient(options ClientOptions) *Client {
 		options.Clock = clock.RealClock{}
 	}
 	c := &Client{options: options, loop: newLoop(options.Clock)}
-	c.desk = newDesk(clientDesk{c})
+	c.desk, c.take = newDesk(clientDesk{c}), c.takeSubmissions
 	return c
 }
 
@@ -87,14 +88,15 @@ func DialProducerPeer(peer func() transport.Peer) func(context.Context) (Produce
 
 // Post is Producer.Post over the stream.
 func (c *Client) Post(entries ...Submission) {
-	pending := validated(entries)
+	var few [8]*submission // most often there is one
+	pending := appendValid(few[:0], entries)
 	first, open := c.inbox.put(pending...)
 	if !open {
 		refuse(pending, ErrUnavailable)
 		return
 	}
 	if first && len(pending) > 0 {
-		c.loop.post(c.takeSubmissions)
+		c.loop.post(c.take)
 	}
 }
 

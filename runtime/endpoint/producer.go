@@ -112,7 +112,8 @@ type Producer struct {
 	desk        *desk
 	workers     map[delivery.ConnID]*transport.Outbox[protocol.ToWorker]
 	podStreams  podStreams
-	inbox       mailbox[*submission] // of submissions; not of the loop alone
+	inbox       mailbox[*submission] // not of the loop alone
+	take        func()               // takeSubmissions
 	producers   map[delivery.ConnID]*transport.Outbox[protocol.ToProducer]
 	waiters     waiters
 	ages        ages
@@ -138,7 +139,7 @@ func NewProducer(options ProducerOptions) *Producer {
 		failures:   stageCounter{},
 		deciding:   map[queue.JobRef]bool{},
 	}
-	p.desk = newDesk(deskOf{p})
+	p.desk, p.take = newDesk(deskOf{p}), p.takeSubmissions
 	p.SetOperationTimeout(options.OperationTimeout)
 	return p
 }
@@ -261,15 +262,13 @@ func (p *Producer) step(event delivery.Event) {
 		return
 	}
 	p.stepping = true
-	for len(p.todo) > 0 {
-		next := p.todo[0]
-		p.todo[0] = nil
-		p.todo = p.todo[1:]
-		for _, action := range p.controller.Step(p.loop.now(), next) {
+	for i := 0; i < len(p.todo); i++ { // its actions append to it
+		for _, action := range p.controller.Step(p.loop.now(), p.todo[i]) {
 			p.execute(action)
 		}
 	}
-	p.todo = nil
+	clear(p.todo)
+	p.todo = p.todo[:0]
 	p.stepping = false
 }
 

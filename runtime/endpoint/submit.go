@@ -53,17 +53,20 @@ func (w waiting) Answered(answer Answer) bool {
 
 // Post hands jobs over and returns at once; each Submission's Reply gets its answer, in an order of their own. What arrives together is
 // written together. A submission that gets no credit within CreditWait is refused; one that got it waits for the queue.
-func (p *Producer) Post(entries ...Submission) { p.hand(validated(entries)) }
+func (p *Producer) Post(entries ...Submission) {
+	var few [8]*submission // most often there is one
+	p.hand(appendValid(few[:0], entries))
+}
 
-// validated answers those that break a limit, and returns the others.
-func validated(entries []Submission) []*submission {
-	pending := make([]*submission, 0, len(entries))
-	for _, entry := range entries {
+// appendValid answers those that break a limit, and appends the others.
+func appendValid(pending []*submission, entries []Submission) []*submission {
+	for i := range entries {
+		entry := &entries[i]
 		if err := entry.Job.Validate(0); err != nil {
 			entry.Reply.Answered(Answer{Err: err})
 			continue
 		}
-		pending = append(pending, &submission{entry: entry, answer: entry.Reply})
+		pending = append(pending, &submission{entry: *entry, answer: entry.Reply})
 	}
 	return pending
 }
@@ -76,7 +79,7 @@ func (p *Producer) hand(pending []*submission) {
 		return
 	}
 	if first && len(pending) > 0 {
-		p.loop.post(p.takeSubmissions) // if that fails, the end of the loop takes them
+		p.loop.post(p.take) // if that fails, the end of the loop takes them
 	}
 }
 

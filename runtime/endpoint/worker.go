@@ -100,8 +100,11 @@ type Worker struct {
 	runs     map[delivery.RunID]context.CancelCauseFunc
 	appReady bool                     // the app's own word
 	queued   []delivery.ConsumerEvent // raised by the actions of a step, for after it
+	idle     []runner                 // that wait for a handler to run
 	runCtx   context.Context
 	handlers sync.WaitGroup
+	results  mailbox[finished] // not of the loop alone
+	take     func()            // takeResults
 
 	mu         sync.Mutex
 	drained    chan struct{}
@@ -140,6 +143,7 @@ func NewWorker(options WorkerOptions) *Worker {
 		flows = append(flows, source.Flow)
 		w.links[source.Flow] = &link{worker: w, source: source, beat: 2 * time.Second}
 	}
+	w.take = w.takeResults
 	w.group = delivery.NewConsumerGroup(options.Config, options.Incarnation, options.Random, flows...)
 	w.holdLeft()
 	return w
@@ -160,6 +164,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.status = w.group.Status(w.loop.now())
 	w.mu.Unlock()
 	background.Wait()
+	w.dismiss()
 	w.handlers.Wait()
 	return nil
 }
@@ -315,21 +320,6 @@ func (w *Worker) link(conn delivery.ConnID) *link {
 		}
 	}
 	return nil
-}
-
-// invoke runs one handler.
-func (w *Worker) invoke(start delivery.StartHandler) {
-	ctx, cancel := context.WithCancelCause(w.runCtx)
-	w.runs[start.Run] = cancel
-	handler := w.links[start.Flow].source.Handler
-	w.handlers.Go(func() {
-		result := Result{Outcome: protocol.Nacked, Reason: "the handler ended its goroutine"}
-		defer func() { // also where the handler calls runtime.Goexit
-			cancel(nil)
-			w.loop.post(func() { w.handled(start, result) })
-		}()
-		result = w.handle(ctx, handler, start.Delivery)
-	})
 }
 
 // handled takes the word of a handler. A failure after the end of Run says nothing: it may be this worker that broke off, and the app may
