@@ -148,12 +148,14 @@ func ExampleBackPressureError() {
 	submit := func(ctx context.Context, to *workpulling.Producer, job workpulling.Job) (workpulling.Receipt, error) {
 		for {
 			receipt, err := to.Submit(ctx, job)
-			full, ok := errors.AsType[*workpulling.BackPressureError](err)
-			if !ok {
+			wait := 100 * time.Millisecond
+			if full, ok := errors.AsType[*workpulling.BackPressureError](err); ok {
+				wait = full.RetryAfter
+			} else if !errors.Is(err, workpulling.ErrUnavailable) {
 				return receipt, err
 			}
 			select {
-			case <-time.After(full.RetryAfter):
+			case <-time.After(wait):
 			case <-ctx.Done():
 				return receipt, ctx.Err()
 			}

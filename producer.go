@@ -39,7 +39,8 @@ type ProducerOptions struct {
 
 	// MaxPending is how many asynchronous submissions may be without an answer (4,096).
 	MaxPending int
-	// CreditWait is how long a submission waits for room in the backlog before it is refused with a BackPressureError (250 ms).
+	// CreditWait is how long a submission waits for room in the backlog before it is refused with a BackPressureError, or for the queue to be
+	// loaded before that is ErrUnavailable (5 s).
 	CreditWait time.Duration
 	// ManualAcknowledge makes every Receipt wait for Acknowledge. Until then the queue keeps the ID of the job, however long ago it was
 	// confirmed: what a producer with an outbox needs, which marks a job as sent before it acknowledges. An unacknowledged receipt takes
@@ -119,6 +120,9 @@ func (o *ProducerOptions) setDefaults() {
 	}
 	if o.MaxPending <= 0 {
 		o.MaxPending = endpoint.DefaultCredits
+	}
+	if o.CreditWait <= 0 {
+		o.CreditWait = 5 * time.Second
 	}
 	if o.DeduplicationWindow <= 0 {
 		o.DeduplicationWindow = 10 * time.Minute
