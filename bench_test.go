@@ -20,6 +20,7 @@ func BenchmarkInProcess(b *testing.B) {
 }
 
 func benchInProcess(b *testing.B, concurrency int) {
+	b.Helper()
 	const workers, size = 4, 256
 	producer, err := workpulling.NewProducer(workpulling.ProducerOptions{Queue: workpulling.Memory()})
 	if err != nil {

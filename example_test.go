@@ -53,7 +53,6 @@ func Example_processes() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
 	secret := filepath.Join(dir, "run")
 	var running sync.WaitGroup
 
@@ -88,6 +87,7 @@ func Example_processes() {
 
 	stop()
 	running.Wait()
+	_ = os.RemoveAll(dir)
 	// Output:
 	// invoice-17 is stored
 	// invoice-17 is done

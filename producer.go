@@ -209,10 +209,13 @@ const closingTime = 2 * time.Second
 func (p *Producer) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	served := make(chan error, 1)
+	served, ended := make(chan error, 1), make(chan struct{})
 	if p.server != nil {
 		p.endpoint.Register(p.server)
-		go func() { served <- p.server.Serve(p.listener) }()
+		go func() {
+			defer close(ended)
+			served <- p.server.Serve(p.listener)
+		}()
 	}
 	worked := make(chan struct{})
 	go func() {
@@ -226,7 +229,6 @@ func (p *Producer) Run(ctx context.Context) error {
 		failure = &FailedError{Stage: string(f.Stage), Cause: f.Cause}
 	case err := <-served:
 		failure = fmt.Errorf("serving workers: %w", err)
-		served <- nil
 	}
 	stop()
 	<-worked
@@ -234,7 +236,7 @@ func (p *Producer) Run(ctx context.Context) error {
 		timer := time.AfterFunc(closingTime, p.server.Stop)
 		p.server.GracefulStop()
 		timer.Stop()
-		<-served
+		<-ended
 	}
 	return errors.Join(failure, p.queue.Close())
 }
@@ -273,7 +275,7 @@ func (p *Producer) Stats(ctx context.Context) (ProducerStats, error) {
 		return ProducerStats{}, translated(err)
 	}
 	return ProducerStats{
-		Backlog: int(s.BacklogJobs + s.DelayedJobs), InFlight: int(s.InFlight), DeadLetters: s.DeadLetters, Workers: len(s.Bindings),
+		Backlog: s.BacklogJobs + s.DelayedJobs, InFlight: s.InFlight, DeadLetters: s.DeadLetters, Workers: len(s.Bindings),
 		Accepted: s.Accepted, Confirmed: s.Confirmed, Redelivered: s.Redelivered, QueueError: s.QueueMessage,
 	}, nil
 }

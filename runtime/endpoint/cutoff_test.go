@@ -52,7 +52,7 @@ func TestWhatTheEndBreaksOffStaysInTheRunningSet(t *testing.T) {
 			w.invoke(delivery.StartHandler{Run: run, Flow: "orders", Delivery: protocol.Delivery{Job: protocol.Job{MessageID: id}}})
 		}
 		cancel()
-		for len(w.loop.inbox) < len(outcomes) { // the loop is busy until all handlers have answered
+		for w.results.len() < len(outcomes) { // the loop is busy until all handlers have answered
 			runtime.Gosched()
 		}
 	})

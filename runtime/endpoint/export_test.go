@@ -7,6 +7,12 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
+func (b *mailbox[T]) len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.items)
+}
+
 // Waiting is how many callers of Wait the producer remembers.
 func (p *Producer) Waiting(ctx context.Context) (n int) {
 	_ = p.loop.call(ctx, func() {

@@ -262,8 +262,10 @@ func (p *Producer) step(event delivery.Event) {
 		return
 	}
 	p.stepping = true
-	for i := 0; i < len(p.todo); i++ { // its actions append to it
-		for _, action := range p.controller.Step(p.loop.now(), p.todo[i]) {
+	for done := 0; done < len(p.todo); { // the actions append to it
+		next := p.todo[done]
+		done++
+		for _, action := range p.controller.Step(p.loop.now(), next) {
 			p.execute(action)
 		}
 	}
