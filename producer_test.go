@@ -62,6 +62,7 @@ func TestBackPressure(t *testing.T) {
 			stored++
 		case isFull(err):
 			full++
+		case errors.Is(err, workpulling.ErrUnavailable): // not loaded yet
 		default:
 			t.Fatal(err)
 		}
