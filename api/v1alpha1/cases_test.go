@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/workpulling/workpulling/internal/admission"
 	"github.com/workpulling/workpulling/test/integration/apicases"
 )
 
@@ -20,7 +21,7 @@ var fileOfKind = map[string]string{
 }
 
 func TestCases(t *testing.T) {
-	validators := map[string]*validator{}
+	validators := map[string]*admission.Validator{}
 	for kind, file := range fileOfKind {
 		validators[kind] = newValidator(t, file)
 	}
@@ -31,7 +32,7 @@ func TestCases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			admitted := v.admit(t, object.Object, nil)
+			admitted := v.Admit(t.Context(), object.Object, nil).ToAggregate()
 			if len(tc.Update) > 0 {
 				if admitted != nil {
 					t.Fatalf("the object was refused before the update: %v", admitted)
@@ -40,7 +41,7 @@ func TestCases(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				admitted = v.admit(t, changed.Object, object.Object)
+				admitted = v.Admit(t.Context(), changed.Object, object.Object).ToAggregate()
 			}
 			switch {
 			case tc.Refused == "" && admitted != nil:
@@ -64,7 +65,7 @@ func TestDefaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := newValidator(t, fileOfKind[base.Kind()]).admit(t, object.Object, nil); err != nil {
+			if err := newValidator(t, fileOfKind[base.Kind()]).Admit(t.Context(), object.Object, nil).ToAggregate(); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(parse(t, want), normalise(t, object.Object["spec"])); diff != "" {
