@@ -3,11 +3,9 @@ package pool
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
@@ -17,28 +15,7 @@ import (
 
 // configOf is the ConfigMap that the workers of pool read, and re-read.
 func configOf(pool *v1alpha1.WorkerPool) (*corev1.ConfigMap, error) {
-	doc := runtimeconfig.Worker{
-		Namespace: pool.Namespace, Pool: pool.Name, PoolUID: string(pool.UID),
-		Window:           int(pool.Spec.FlowControlWindow),
-		ResendIntervalMS: int64(pool.Spec.ResendIntervalMilliseconds),
-		Concurrency:      int(pool.Spec.Concurrency),
-	}
-	doc.DedupMaxProducers = int(ptr.Deref(pool.Spec.Dedup.MaxProducers, v1alpha1.DefaultMaxProducers))
-	doc.DedupIdleSec = int64(ptr.Deref(pool.Spec.Dedup.ProducerIdleSeconds, v1alpha1.DefaultProducerIdleSeconds))
-	if http := pool.Spec.Handler.HTTP; http != nil {
-		doc.HandlerPort, doc.HandlerPath, doc.HandlerTimeoutSec = http.Port, http.Path, int64(http.TimeoutSeconds)
-	}
-	if stream := pool.Spec.Handler.Stream; stream != nil {
-		doc.Handler, doc.HandlerTimeoutSec = runtimeconfig.HandlerStream, int64(stream.TimeoutSeconds)
-	}
-	for _, flow := range slices.Sorted(slices.Values(pool.Spec.Flows)) {
-		host := runtimeconfig.ProducerHost(flow, pool.Namespace)
-		doc.Flows = append(doc.Flows, runtimeconfig.WorkerFlow{
-			Name: flow, ProducerAddress: fmt.Sprintf("%s:%d", host, runtimeconfig.PortTransport), ProducerHost: host,
-		})
-	}
-	doc.Flow, doc.ProducerAddress, doc.ProducerHost = doc.Flows[0].Name, doc.Flows[0].ProducerAddress, doc.Flows[0].ProducerHost
-	text, _, err := runtimeconfig.Marshal(doc)
+	text, _, err := runtimeconfig.Marshal(podbuilder.WorkerDocument(pool))
 	if err != nil {
 		return nil, err
 	}
