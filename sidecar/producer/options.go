@@ -19,14 +19,15 @@ type Options struct {
 	Log         logr.Logger
 	Incarnation protocol.Incarnation
 
-	ConfigFile, CAFile, TLSDir, TokenFile, APIDir, DataDir, IntakeSocket string
-	// ProducerSocket is where the app beside opens producer streams.
-	ProducerSocket string
+	ConfigFile, CAFile, TLSDir, TokenFile, APIDir, DataDir string
+	// IntakeSocket is where the app beside submits, ProducerSocket where it opens producer streams; empty for nowhere.
+	IntakeSocket, ProducerSocket string
 	// LossFile counts the jobs of a volatile queue, so that the next process can say how many were lost.
 	LossFile string
 	// HaltFile keeps a terminal failure from being forgotten by a restart.
-	HaltFile                                                       string
-	HealthAddress, MetricsAddress, TransportAddress, IntakeAddress string
+	HaltFile string
+	// TransportAddress is listened on for workers. The others may be empty for nowhere.
+	TransportAddress, IntakeAddress, HealthAddress, MetricsAddress string
 
 	// ConfigPoll is how often the configuration is looked at again (2 s).
 	ConfigPoll time.Duration
@@ -35,7 +36,7 @@ type Options struct {
 	PodName, Host string
 	// QueueDir holds the connection string of a PostgreSQL queue.
 	QueueDir string
-	// Authenticator replaces the checks against the API server, for tests, and Lease then the flow's Lease.
+	// Authenticator replaces the checks against the API server where there is none, and Lease then the flow's Lease.
 	Authenticator transport.Authenticator
 	Lease         Lease
 	// OpenQueue replaces the back-end of the document's type, for tests.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/delivery"
+	"github.com/workpulling/workpulling/runtime/endpoint"
 	"github.com/workpulling/workpulling/runtime/fencing"
 	"github.com/workpulling/workpulling/runtime/protocol/wire"
 	"github.com/workpulling/workpulling/runtime/transport"
@@ -27,42 +28,70 @@ import (
 	"github.com/workpulling/workpulling/sidecar/telemetry"
 )
 
-// sidecar is one running producer sidecar.
+// Sidecar is one producer sidecar, which New has made and Run runs.
+type Sidecar struct{ parts *sidecar }
+
+// New makes a producer sidecar and opens its listeners. The first configuration and the certificate have to be there and valid.
+func New(options Options) (*Sidecar, error) {
+	document, err := config.Read[runtimeconfig.Producer](options.ConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	s := &sidecar{Options: options, first: document, registry: prometheus.NewRegistry()}
+	s.wanted.Store(&document)
+	s.document.Store(&document)
+	if err := s.build(document.Value); err != nil {
+		return nil, err
+	}
+	s.registry.MustRegister(telemetry.NewProducer(s.member.stats), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return &Sidecar{s}, nil
+}
+
+// Run runs a producer sidecar until ctx ends, and then stops it in order.
+func Run(ctx context.Context, options Options) error {
+	s, err := New(options)
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+// Run runs the sidecar until ctx ends, and then stops it in order. It is called once.
+func (s *Sidecar) Run(ctx context.Context) error { return s.parts.run(ctx) }
+
+// Address is where workers find the sidecar: that of Options.TransportAddress, with the port that was given out for port 0.
+func (s *Sidecar) Address() string { return s.parts.streams.listener.Addr().String() }
+
+// Intake answers the requests of the HTTPS intake, for a program that has a listener of its own. Such a listener is closed before the
+// context of Run ends.
+func (s *Sidecar) Intake() http.Handler { return s.parts.door.Handler() }
+
+// Stats are the figures of the flow; an error while there are none, because the sidecar stands by or has stopped.
+func (s *Sidecar) Stats(ctx context.Context) (endpoint.ProducerStats, error) {
+	return s.parts.member.stats(ctx)
+}
+
+// sidecar are the parts.
 type sidecar struct {
 	Options
-	// wanted is the newest configuration, document the one in force.
+	registry *prometheus.Registry
+	// first is the configuration that the sidecar began with, wanted the newest, document the one in force.
+	first            config.Document[runtimeconfig.Producer]
 	wanted, document atomic.Pointer[config.Document[runtimeconfig.Producer]]
 	volume           *volume
 	member           *member
 	relay            *intake.Relay
 	guard            *fencing.Guard // nil with an Authenticator of the options
 	streams          *streams
-	beside           *socket.Server // producer streams of the app in the pod
+	beside           *socket.Server // nil without a ProducerSocket
+	door             *intake.Intake
 	intake           []*intake.Server
 	serving          atomic.Bool
 }
 
-// Run runs a producer sidecar until ctx ends, and then stops it in order. The first configuration and the certificate have to be
-// there and valid.
-func Run(ctx context.Context, options Options) error {
-	document, err := config.Read[runtimeconfig.Producer](options.ConfigFile)
-	if err != nil {
-		return err
-	}
-	registry := prometheus.NewRegistry()
-	s := &sidecar{Options: options}
-	s.wanted.Store(&document)
-	s.document.Store(&document)
-	if err := s.build(document.Value, registry); err != nil {
-		return err
-	}
-	registry.MustRegister(telemetry.NewProducer(s.member.stats), collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return s.run(ctx, document, registry)
-}
-
 // build makes the parts and opens the listeners.
-func (s *sidecar) build(document runtimeconfig.Producer, registry *prometheus.Registry) error {
+func (s *sidecar) build(document runtimeconfig.Producer) error {
 	volume, err := newVolume(s.Options, document)
 	if err != nil {
 		return err
@@ -75,21 +104,23 @@ func (s *sidecar) build(document runtimeconfig.Producer, registry *prometheus.Re
 	if s.member, err = s.newMember(document, authenticator); err != nil {
 		return err
 	}
-	telemetry.RegisterMember(registry, func() bool { return s.member.producer() != nil }, s.member.fenced.Load)
+	telemetry.RegisterMember(s.registry, func() bool { return s.member.producer() != nil }, s.member.fenced.Load)
 	certificate, err := transport.NewCertificate(filepath.Join(s.TLSDir, "tls.crt"), filepath.Join(s.TLSDir, "tls.key"))
 	if err != nil {
 		return err
 	}
-	telemetry.RegisterCertificate(registry, certificate.Err)
+	telemetry.RegisterCertificate(s.registry, certificate.Err)
 	if s.streams, err = listenStreams(s.TransportAddress, certificate, &services{member: s.member, peer: s.peer}); err != nil {
 		return err
 	}
 	subject := ownSubject(s.APIDir, document.Namespace)
-	beside := &services{member: s.member, peer: s.ownPeer, subject: subject}
-	if s.beside, err = socket.Serve(s.ProducerSocket, wire.MaxMessageBytes, beside.registerBeside); err != nil {
-		return err
+	if s.ProducerSocket != "" {
+		beside := &services{member: s.member, peer: s.ownPeer, subject: subject}
+		if s.beside, err = socket.Serve(s.ProducerSocket, wire.MaxMessageBytes, beside.registerBeside); err != nil {
+			return err
+		}
 	}
-	return s.openIntake(document, certificate, authenticator, subject, telemetry.NewAnswers(registry))
+	return s.openIntake(document, certificate, authenticator, subject, telemetry.NewAnswers(s.registry))
 }
 
 // failed remembers a terminal failure for the next process of this pod.
@@ -124,26 +155,31 @@ func (s *sidecar) openIntake(
 	if s.member.shared {
 		s.relay = intake.NewRelay(s.member.route, s.TokenFile, &http.Transport{TLSClientConfig: transport.ClientTLS(s.CAFile, s.host())})
 	}
-	door := intake.New(intake.Options{
+	s.door = intake.New(intake.Options{
 		Name: document.Flow, Flow: flow{s.member}, Authorizer: authorizer, Relay: s.relay,
 		MaxPayload: func() int { return maxPayload(s.document.Load().Value) },
 		Volatile:   document.QueueType == queueMemory,
 		Log:        s.Log.WithName("intake"), OnAnswer: answers.Count, OnRefusal: s.member.noteRefusal,
 	})
-	secure, err := intake.ListenTLS(s.IntakeAddress, transport.ServerTLS(certificate), door.Handler())
-	if err != nil {
-		return err
+	if s.IntakeAddress != "" {
+		secure, err := intake.ListenTLS(s.IntakeAddress, transport.ServerTLS(certificate), s.door.Handler())
+		if err != nil {
+			return err
+		}
+		s.intake = append(s.intake, secure)
 	}
-	beside, err := intake.ListenUnix(s.IntakeSocket, door.LocalHandler(subject))
-	if err != nil {
-		return err
+	if s.IntakeSocket != "" {
+		beside, err := intake.ListenUnix(s.IntakeSocket, s.door.LocalHandler(subject))
+		if err != nil {
+			return err
+		}
+		s.intake = append(s.intake, beside)
 	}
-	s.intake = []*intake.Server{secure, beside}
 	return nil
 }
 
 // run runs the parts until ctx ends or one of them fails, and stops them in order: intake, controller, streams, the rest.
-func (s *sidecar) run(ctx context.Context, document config.Document[runtimeconfig.Producer], registry *prometheus.Registry) error {
+func (s *sidecar) run(ctx context.Context) error {
 	defer s.volume.Close()
 	if s.relay != nil {
 		defer s.relay.Close()
@@ -170,11 +206,17 @@ func (s *sidecar) run(ctx context.Context, document config.Document[runtimeconfi
 		return s.member.run(controllerCtx)
 	})
 	parts.Go(func() error { return s.streams.run(base) })
-	parts.Go(func() error { return s.beside.Run(base, closingTime) })
-	parts.Go(func() error { return health.Serve(base, s.HealthAddress, s.checks()) })
-	parts.Go(func() error { return health.ServeHTTP(base, s.MetricsAddress, telemetry.Handler(registry)) })
+	if s.beside != nil {
+		parts.Go(func() error { return s.beside.Run(base, closingTime) })
+	}
+	if s.HealthAddress != "" {
+		parts.Go(func() error { return health.Serve(base, s.HealthAddress, s.checks()) })
+	}
+	if s.MetricsAddress != "" {
+		parts.Go(func() error { return health.ServeHTTP(base, s.MetricsAddress, telemetry.Handler(s.registry)) })
+	}
 	parts.Go(func() error {
-		config.Watch(base, s.Log.WithName("config"), s.ConfigFile, document, s.ConfigPoll, s.apply)
+		config.Watch(base, s.Log.WithName("config"), s.ConfigFile, s.first, s.ConfigPoll, s.apply)
 		return nil
 	})
 	parts.Go(func() error {

@@ -15,16 +15,18 @@ func (s *sidecar) checks() health.Checks {
 			}
 			return nil
 		},
-		// Ready = the app answers and the worker is not draining; being bound is no part of it, so that a restart of the producer
-		// does not turn a whole pool NotReady.
-		Readiness: func() error {
-			if status := s.worker.Status(); status.Draining || status.Cordoned {
-				return errors.New("draining")
-			}
-			if err := s.app.ready(); err != nil {
-				return err
-			}
-			return s.worker.RunningSetError()
-		},
+		Readiness: s.ready,
 	}
+}
+
+// ready: the app answers and the worker is not draining; being bound is no part of it, so that a restart of the producer does not turn a
+// whole pool NotReady.
+func (s *sidecar) ready() error {
+	if status := s.worker.Status(); status.Draining || status.Cordoned {
+		return errors.New("draining")
+	}
+	if err := s.app.ready(); err != nil {
+		return err
+	}
+	return s.worker.RunningSetError()
 }

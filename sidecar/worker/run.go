@@ -31,12 +31,13 @@ type Options struct {
 	Log         logr.Logger
 	Incarnation protocol.Incarnation
 
-	ConfigFile, CAFile, TLSDir, TokenFile, DrainSocket string
-	// AppSocket is where the app opens its streams.
-	AppSocket string
+	ConfigFile, CAFile, TLSDir, TokenFile string
+	// DrainSocket is where prestop asks for a drain, AppSocket where the app opens its streams; empty for nowhere.
+	DrainSocket, AppSocket string
 	// RunningFile keeps the handlers in progress across a restart of this process; empty for nowhere.
-	RunningFile                                   string
-	HealthAddress, MetricsAddress, ControlAddress string
+	RunningFile string
+	// ControlAddress is listened on for the operator. Each of these may be empty for nowhere.
+	ControlAddress, HealthAddress, MetricsAddress string
 	// AppHost is where the app listens ("127.0.0.1").
 	AppHost string
 
@@ -67,113 +68,185 @@ func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation, place run
 	}
 }
 
-// sidecar is one running worker sidecar.
+// Sidecar is one worker sidecar, which New has made and Run runs.
+type Sidecar struct{ parts *sidecar }
+
+// sidecar are the parts.
 type sidecar struct {
 	Options
+	registry *prometheus.Registry
+	// first is the configuration that the sidecar began with, document the one in force.
+	first    config.Document[runtimeconfig.Worker]
+	document atomic.Pointer[config.Document[runtimeconfig.Worker]]
 	app      *app
 	worker   *endpoint.Worker
-	document atomic.Pointer[config.Document[runtimeconfig.Worker]]
+	listener net.Listener // for the operator; nil without a ControlAddress
+	set      runningSet
+	// lifetime is what the drain needs. It outlives the context of Run and ends with the drain, or with the first part that fails.
+	lifetime context.Context //nolint:containedctx // the life of all parts
+	parts    *errgroup.Group
+	stop     context.CancelFunc
 	// telling orders what the worker is told about the app.
 	telling sync.Mutex
 	// serving is set once everything that the operator or prestop may call is listening.
 	serving atomic.Bool
 }
 
-// Run runs a worker sidecar until ctx ends, and then drains it. The first configuration has to be there and valid.
-func Run(ctx context.Context, options Options) error {
+// New makes a worker sidecar. The first configuration has to be there and valid.
+func New(options Options) (*Sidecar, error) {
 	document, err := config.Read[runtimeconfig.Worker](options.ConfigFile)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// What the drain needs outlives ctx: it all ends with lifetime, which ends with the drain or with the first part that fails.
-	base, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	parts, lifetime := errgroup.WithContext(base)
-	registry := prometheus.NewRegistry()
+	s := &sidecar{Options: options, first: document, registry: prometheus.NewRegistry()}
 	// The port comes first: who has it is the only sidecar of the pod, and no other may touch the files and the socket of that one.
-	listener, err := net.Listen("tcp", options.ControlAddress)
-	if err != nil {
-		return fmt.Errorf("listening for the operator: %w", err)
+	if options.ControlAddress != "" {
+		if s.listener, err = net.Listen("tcp", options.ControlAddress); err != nil {
+			return nil, fmt.Errorf("listening for the operator: %w", err)
+		}
 	}
-	defer listener.Close()
 	set, left, err := openRunning(options.RunningFile)
 	if err != nil {
-		return err
+		s.close()
+		return nil, err
 	}
-	defer set.Close()
-	s := newSidecar(lifetime, options, document, set, left, registry)
-	door, err := drain.Listen(options.DrainSocket, s.worker)
-	if err != nil {
-		return err
-	}
-	beside, err := socket.Serve(options.AppSocket, handler.MaxAppFrameBytes, s.app.streams.Register)
-	if err != nil {
-		return err
-	}
-	operator, err := s.answerOperator(listener, registry)
-	if err != nil {
-		return err
-	}
-	s.serving.Store(true)
+	s.set = set
+	base, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.parts, s.lifetime = errgroup.WithContext(base)
+	s.makeWorker(left)
+	return &Sidecar{s}, nil
+}
 
-	// The streams of the app end after the worker: it must not take the end of a stream for the app's word.
-	streams, hangUp := context.WithCancel(context.WithoutCancel(lifetime))
-	parts.Go(func() error {
-		defer hangUp()
-		return s.worker.Run(lifetime)
-	})
-	parts.Go(func() error { return beside.Run(streams, 0) })
-	parts.Go(func() error { return door.Run(lifetime) })
-	parts.Go(func() error { return operator.run(lifetime) })
-	parts.Go(func() error { return health.Serve(lifetime, options.HealthAddress, s.checks()) })
-	parts.Go(func() error { return health.ServeHTTP(lifetime, options.MetricsAddress, telemetry.Handler(registry)) })
-	parts.Go(func() error { return s.watch(lifetime, document) })
-	parts.Go(func() error {
+// Run runs a worker sidecar until ctx ends, and then drains it. The first configuration has to be there and valid.
+func Run(ctx context.Context, options Options) error {
+	s, err := New(options)
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+// Run runs the sidecar until ctx ends, and then drains it. It is called once.
+func (s *Sidecar) Run(ctx context.Context) error { return s.parts.run(ctx) }
+
+// Status is what the worker has on its hands.
+func (s *Sidecar) Status() delivery.ConsumerStatus { return s.parts.worker.Status() }
+
+// Ready returns nil while the app answers and the worker is not draining, and else what is missing.
+func (s *Sidecar) Ready() error { return s.parts.ready() }
+
+func (s *sidecar) run(ctx context.Context) error {
+	defer s.close()
+	if err := s.serve(); err != nil {
+		return err
+	}
+	lifetime := s.lifetime
+	if s.HealthAddress != "" {
+		s.parts.Go(func() error { return health.Serve(lifetime, s.HealthAddress, s.checks()) })
+	}
+	if s.MetricsAddress != "" {
+		s.parts.Go(func() error { return health.ServeHTTP(lifetime, s.MetricsAddress, telemetry.Handler(s.registry)) })
+	}
+	s.parts.Go(func() error { return s.watch(lifetime) })
+	s.parts.Go(func() error {
 		select {
 		case <-ctx.Done():
 			s.drainAtStop(lifetime)
-			stop()
+			s.stop()
 		case <-lifetime.Done(): // another part failed
 		}
 		return nil
 	})
-	if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+	if err := s.parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("running the worker sidecar: %w", err)
 	}
 	return nil
 }
 
-// newSidecar makes the consumer and the app's handler, whose requests end with lifetime at the latest.
-func newSidecar(
-	lifetime context.Context, options Options, document config.Document[runtimeconfig.Worker],
-	set runningSet, left []endpoint.LeftRun, registry *prometheus.Registry,
-) *sidecar {
-	s := &sidecar{Options: options}
+// serve opens the doors for the app, prestop and the operator, those that the options name, and then starts the worker.
+func (s *sidecar) serve() error {
+	// The streams of the app end after the worker: it must not take the end of a stream for the app's word.
+	streams, hangUp := context.WithCancel(context.Background())
+	if err := s.open(streams); err != nil {
+		hangUp()
+		return err
+	}
+	s.serving.Store(true)
+	s.parts.Go(func() error {
+		defer hangUp()
+		return s.worker.Run(s.lifetime)
+	})
+	return nil
+}
+
+// open opens the doors; that of the app is open until streams ends.
+func (s *sidecar) open(streams context.Context) error {
+	if s.AppSocket != "" {
+		beside, err := socket.Serve(s.AppSocket, handler.MaxAppFrameBytes, s.app.streams.Register)
+		if err != nil {
+			return err
+		}
+		s.parts.Go(func() error { return beside.Run(streams, 0) })
+	}
+	if s.DrainSocket != "" {
+		door, err := drain.Listen(s.DrainSocket, s.worker)
+		if err != nil {
+			return err
+		}
+		s.parts.Go(func() error { return door.Run(s.lifetime) })
+	}
+	if s.listener != nil {
+		operator, err := s.answerOperator(s.listener, s.registry)
+		if err != nil {
+			return err
+		}
+		s.parts.Go(func() error { return operator.run(s.lifetime) })
+	}
+	return nil
+}
+
+// close gives up what New has opened.
+func (s *sidecar) close() {
+	if s.stop != nil {
+		s.stop()
+		_ = s.parts.Wait()
+	}
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	if s.set != nil {
+		s.set.Close()
+	}
+}
+
+// makeWorker makes the consumer and the app's handler, whose requests end with the lifetime at the latest.
+func (s *sidecar) makeWorker(left []endpoint.LeftRun) {
+	document := s.first
 	s.document.Store(&document)
-	s.app = newApp(lifetime, options.Log.WithName("app"), document.Value, options.AppHost, telemetry.NewHandlerSeconds(registry), hooks{
+	s.app = newApp(s.lifetime, s.Log.WithName("app"), document.Value, s.AppHost, telemetry.NewHandlerSeconds(s.registry), hooks{
 		changed: s.tell, earlierEnded: func() { s.worker.AppReplaced() },
 		concurrency: func() int { return consumerConfig(s.document.Load().Value).Concurrency },
 		timeout:     func() time.Duration { return consumerConfig(s.document.Load().Value).HandlerTimeout },
 	})
 	s.worker = endpoint.NewWorker(endpoint.WorkerOptions{
 		Config:      consumerConfig(document.Value),
-		Incarnation: options.Incarnation,
+		Incarnation: s.Incarnation,
 		Flows:       s.sources(),
-		Log:         options.Log.WithName("consumer"),
-		Running:     set,
+		Log:         s.Log.WithName("consumer"),
+		Running:     s.set,
 		Left:        left,
 	})
 	s.app.retarget(document.Value)
-	registry.MustRegister(telemetry.NewWorker(s.worker.Status), collectors.NewGoCollector(),
+	s.registry.MustRegister(telemetry.NewWorker(s.worker.Status), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return s
 }
 
 // watch follows the app's port and the configuration until ctx ends.
-func (s *sidecar) watch(ctx context.Context, document config.Document[runtimeconfig.Worker]) error {
+func (s *sidecar) watch(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() { handler.Probe(ctx, s.app.where, s.app.poke, s.orphaned, s.appSeen) })
-	both.Go(func() { config.Watch(ctx, s.Log.WithName("config"), s.ConfigFile, document, s.ConfigPoll, s.apply) })
+	both.Go(func() { config.Watch(ctx, s.Log.WithName("config"), s.ConfigFile, s.first, s.ConfigPoll, s.apply) })
 	both.Wait()
 	return nil
 }
