@@ -48,6 +48,22 @@ func ListenTLS(address string, config *tls.Config, handler http.Handler) (*Serve
 	return server, nil
 }
 
+// ListenLoopback serves plain HTTP on a TCP address of this machine alone; any other is an error.
+func ListenLoopback(address string, handler http.Handler) (*Server, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for the intake: %w", err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, fmt.Errorf("listening for the intake: %s is no loopback address, and without TLS no other is safe", address)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for the intake: %w", err)
+	}
+	return newServer(listener, handler), nil
+}
+
 // ListenUnix serves plain HTTP on a Unix socket, which every container that mounts its directory may use.
 func ListenUnix(path string, handler http.Handler) (*Server, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -62,6 +78,9 @@ func ListenUnix(path string, handler http.Handler) (*Server, error) {
 	}
 	return newServer(listener, handler), nil
 }
+
+// Address is where the server listens, with the port that was given out for port 0.
+func (s *Server) Address() string { return s.listener.Addr().String() }
 
 func newServer(listener net.Listener, handler http.Handler) *Server {
 	base, hurry := context.WithCancel(context.Background())
