@@ -1,4 +1,4 @@
-# One image with every binary of Workpulling. hack/images.sh builds the static binaries on the host, where Go's cache is
+# One image with every binary that a cluster runs. hack/images.sh builds the static binaries on the host, where Go's cache is
 # warm, and gives the directory that holds them as context:
 #
 #   hack/images.sh                    build, and write archives into dist/

@@ -43,6 +43,11 @@ TIMEOUT ?= 45m
 
 ##@ Use
 
+.PHONY: workpulling
+workpulling: ## Build bin/workpulling, which runs flows and their workers on this machine without a cluster
+	@hack/setup.sh go
+	@$(PROGRESS) "compiling workpulling" go build -ldflags "-X main.version=$$(git describe --tags --always 2>/dev/null)" -o bin/workpulling ./cmd/workpulling
+
 .PHONY: demo
 demo: $(HELM) ## Run the main job on a real local Kubernetes and prove that nothing was lost
 	@hack/setup.sh cluster

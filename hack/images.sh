@@ -81,7 +81,7 @@ image() {
 
 step "binaries for linux/$arch"
 rm -rf "$bin"
-compile "$bin/workpulling" ./cmd/...
+compile "$bin/workpulling" ./cmd/operator ./cmd/prestop ./cmd/sidecar
 compile "$bin/app" ./config/samples/app
 tag=$(tag)
 builder=$(builder)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh go|race|cluster|verify|postgres|bench… makes sure that the programs a step needs are
+# setup.sh go|race|cluster|verify|postgres|bench|apps… makes sure that the programs a step needs are
 # there. As root on Debian it installs what is missing; elsewhere it names it.
 set -euo pipefail
 
@@ -56,6 +56,11 @@ for need in "$@"; do
 		want rabbitmq-server rabbitmq-server
 		want redis-server redis-server
 		no_services=true
+		;;
+	apps)
+		# The interpreters of the sample apps.
+		want python3 python3
+		want node nodejs
 		;;
 	cluster)
 		want go golang-go
