@@ -85,12 +85,12 @@ func newBench(t *testing.T, manifest string) *bench {
 }
 
 // ourApp makes the test's program the app of the pool.
-func (b *bench) ourApp() []string {
+func (b *bench) ourApp(kind string) []string {
 	self, err := os.Executable()
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return []string{"--command", "jobs=exec " + self, "--env", "jobs=" + asApp + "=1", "--env", "jobs=RESULTS=" + b.results}
+	return []string{"--command", "jobs=exec " + self, "--env", "jobs=" + asApp + "=" + kind, "--env", "jobs=RESULTS=" + b.results}
 }
 
 // start starts the program in a process group of its own.
@@ -216,7 +216,7 @@ func (b *bench) allGone(pids []int) {
 func TestNoJobIsLost(t *testing.T) {
 	const jobs = 500
 	b := newBench(t, fmt.Sprintf(manifests, "Local"))
-	b.start(b.ourApp()...)
+	b.start(b.ourApp(appPosted)...)
 	ids := make([]string, jobs)
 	var next atomic.Int64
 	var submitters sync.WaitGroup
@@ -238,7 +238,7 @@ func TestNoJobIsLost(t *testing.T) {
 	b.kill()
 	b.allGone(before)
 
-	b.start(b.ourApp()...)
+	b.start(b.ourApp(appPosted)...)
 	submitters.Wait()
 	for i := range jobs {
 		b.confirmed("jobs", "%7Clocal%7C"+strconv.Itoa(i))
@@ -255,7 +255,7 @@ func TestNoJobIsLost(t *testing.T) {
 	b.allGone(last)
 
 	// What is there is confirmed, so a run that is to end when nothing is left does so.
-	b.start(append(b.ourApp(), "--exit-when-empty=100ms")...)
+	b.start(append(b.ourApp(appPosted), "--exit-when-empty=100ms")...)
 	if code := b.wait(); code != 0 {
 		t.Errorf("with nothing left it ended with %d", code)
 	}
@@ -264,7 +264,7 @@ func TestNoJobIsLost(t *testing.T) {
 // The first signal lets a running job finish; the job is confirmed and does not come back.
 func TestASignalDrains(t *testing.T) {
 	b := newBench(t, fmt.Sprintf(manifests, "Local"))
-	b.start(b.ourApp()...)
+	b.start(b.ourApp(appPosted)...)
 	id := b.submit("jobs", "1", "wait")
 	transporttest.Eventually(t, "the job runs", func() bool { return !missing(filepath.Join(b.results, "waiting")) })
 	b.signal(syscall.SIGINT)
@@ -275,7 +275,7 @@ func TestASignalDrains(t *testing.T) {
 	if code := b.wait(); code != 0 {
 		t.Errorf("ended with %d", code)
 	}
-	b.start(append(b.ourApp(), "--exit-when-empty=100ms", "-o", "json")...)
+	b.start(append(b.ourApp(appPosted), "--exit-when-empty=100ms", "-o", "json")...)
 	if code := b.wait(); code != 0 {
 		t.Errorf("the next run ended with %d", code)
 	}
@@ -285,10 +285,34 @@ func TestASignalDrains(t *testing.T) {
 	}
 }
 
+// An app that opens streams finds the socket of its worker, and a program the socket for producer streams.
+func TestAnAppWithStreams(t *testing.T) {
+	b := newBench(t, strings.Replace(fmt.Sprintf(manifests, "Memory"), "  concurrency: 4\n", "  concurrency: 4\n  handler: {stream: {timeoutSeconds: 60}}\n", 1))
+	b.start(b.ourApp(appStreamed)...)
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, b.submit("jobs", strconv.Itoa(i), "payload"))
+	}
+	for i := range 20 {
+		b.confirmed("jobs", "%7Clocal%7C"+strconv.Itoa(i))
+	}
+	slices.Sort(ids)
+	if diff := cmp.Diff(ids, handled(b.results)); diff != "" {
+		t.Errorf("jobs (-stored +handled):\n%s", diff)
+	}
+	if missing(filepath.Join(b.dir, "data", "run", "flows", "jobs", "producer.sock")) {
+		t.Error("the flow has no socket for producer streams")
+	}
+	b.signal(syscall.SIGTERM)
+	if code := b.wait(); code != 0 {
+		t.Errorf("ended with %d", code)
+	}
+}
+
 // The second signal ends the run at once, and its apps with it.
 func TestASecondSignalEndsAtOnce(t *testing.T) {
 	b := newBench(t, fmt.Sprintf(manifests, "Memory"))
-	b.start(append(b.ourApp(), "--replicas", "jobs=1")...)
+	b.start(append(b.ourApp(appPosted), "--replicas", "jobs=1")...)
 	b.submit("jobs", "1", "wait")
 	transporttest.Eventually(t, "the job runs", func() bool { return !missing(filepath.Join(b.results, "waiting")) })
 	pids := b.pids()
@@ -304,10 +328,10 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 // A data directory has one run at a time, and the second says which is in its way.
 func TestOneRunAtATime(t *testing.T) {
 	b := newBench(t, fmt.Sprintf(manifests, "Memory"))
-	b.start(b.ourApp()...)
+	b.start(b.ourApp(appPosted)...)
 	b.submit("jobs", "1", "payload")
 	first := b.run
-	b.start(b.ourApp()...)
+	b.start(b.ourApp(appPosted)...)
 	if said, code := b.said, b.run; code.Wait() == nil || !strings.Contains(said(), "another run uses the data directory") {
 		t.Errorf("the second run said\n%s", said())
 	}
@@ -333,7 +357,7 @@ func TestARunInProcess(t *testing.T) {
 		ended <- standalone.Run(ctx, standalone.Options{
 			Manifests: []string{b.manifests}, Data: filepath.Join(b.dir, "data"), Listen: standalone.NoListen,
 			Commands: map[string]string{"jobs": "exec " + self}, Guard: []string{self, "guard"}, Environ: os.Environ(),
-			Environment: map[string][]string{"jobs": {asApp + "=1", "RESULTS=" + b.results}},
+			Environment: map[string][]string{"jobs": {asApp + "=" + appPosted, "RESULTS=" + b.results}},
 			Screen:      &standalone.Screen{Out: t.Output()},
 		})
 	}()

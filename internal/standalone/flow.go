@@ -50,6 +50,7 @@ func (r *run) newProducer(flow manifest.Flow) (*producer.Sidecar, error) {
 		QueueDir:         filepath.Join(dir, "queue"),
 		TransportAddress: loopback + ":0",
 		Authenticator:    r.plan.identity(r.authenticator, flow.Name),
+		ProducerSocket:   r.producerSocket(flow.Name),
 	}
 	if flow.Spec.Queue.Type == v1alpha1.QueuePostgreSQL {
 		document.QueueKey = orElse(document.QueueKey, "dsn")
@@ -66,6 +67,19 @@ func (r *run) newProducer(flow manifest.Flow) (*producer.Sidecar, error) {
 		return nil, fmt.Errorf("preparing the producer of flow %s: %w", flow.Name, err)
 	}
 	return made, nil
+}
+
+// longestSocket is the longest path of a Unix socket that every system takes.
+const longestSocket = 103
+
+// producerSocket is where programs open producer streams; empty where the data directory has too long a path for one more level.
+func (r *run) producerSocket(flow string) string {
+	path := r.data.run("flows", flow, "producer.sock")
+	if len(path) > longestSocket {
+		r.Screen.say("Flow %s: no socket for producer streams, because its path would be too long: a shorter --data helps", flow)
+		return ""
+	}
+	return path
 }
 
 // writeConnection puts the connection string where the volume of its Secret would be.

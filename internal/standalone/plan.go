@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/workpulling/workpulling/internal/manifest"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
 
 const loopback = "127.0.0.1"
@@ -109,8 +110,8 @@ func newPoolPlan(pool manifest.Pool, flows map[string]manifest.Flow, o Options) 
 				pool.At, pool.Name, name, pool.Namespace))
 		}
 	}
-	if pool.Spec.Handler.HTTP == nil {
-		errs = append(errs, fmt.Errorf("%s: pool %s has a handler that a run without a cluster does not know: it knows spec.handler.http", pool.At, pool.Name))
+	if pool.Spec.Handler.HTTP == nil && !p.streams() {
+		errs = append(errs, fmt.Errorf("%s: pool %s has a handler that this version does not know", pool.At, pool.Name))
 	}
 	if p.port != 0 && p.replicas > 1 {
 		errs = append(errs, fmt.Errorf("--port %s=%d: %d replicas cannot share one port; let the app listen on the port in the variable PORT, or run one with --replicas %s=1",
@@ -185,6 +186,9 @@ func grace(pool manifest.Pool, o Options) time.Duration {
 	return defaultGrace
 }
 
+// streams says that the app opens a stream to its worker instead of listening.
+func (p *poolPlan) streams() bool { return p.Spec.Handler.Stream != nil }
+
 // drain is how long a worker may take to finish what it runs.
 func (p *poolPlan) drain() time.Duration {
 	return time.Duration(p.Spec.Drain.TimeoutSeconds) * time.Second
@@ -193,10 +197,13 @@ func (p *poolPlan) drain() time.Duration {
 // name is that of a replica, and of the pod that it stands for.
 func (p *poolPlan) name(replica int) string { return p.Name + "-" + strconv.Itoa(replica) }
 
-// environ is the environment of a replica whose app is to listen on port.
-func (p *poolPlan) environ(set *manifest.Set, inherited []string, replica, port int) (*environment, error) {
+// environ is the environment of a replica whose app is to listen on port, or to open its stream to socket.
+func (p *poolPlan) environ(set *manifest.Set, inherited []string, replica, port int, socket string) (*environment, error) {
 	template := p.Spec.Template
 	own := append([]string{"PORT=" + strconv.Itoa(port), "HOSTNAME=" + p.name(replica)}, p.extra...)
+	if p.streams() {
+		own = append(own, runtimeconfig.EnvSocket+"="+socket)
+	}
 	as := &pod{
 		name: p.name(replica), namespace: p.Namespace, labels: template.Labels, annotations: template.Annotations,
 		node: nodeName(), account: orElse(template.Spec.ServiceAccountName, "default"),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/workpulling/workpulling/controllers/podbuilder"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/sharedsecret"
 	"github.com/workpulling/workpulling/sidecar/worker"
@@ -52,13 +53,18 @@ func (r *run) newReplica(pool *poolPlan, number int) (*replica, error) {
 		CAFile: r.secretFile(sharedsecret.CAFile), TokenFile: filepath.Join(dir, "token"),
 		AppHost: loopback, StopTimeout: pool.drain(),
 	}
+	if pool.streams() {
+		if options.AppSocket, err = filepath.Abs(filepath.Join(dir, "s")); err != nil {
+			return nil, fmt.Errorf("placing the socket of %s: %w", name, err)
+		}
+	}
 	if err := writeDocument(options.ConfigFile, document); err != nil {
 		return nil, err
 	}
 	if err := r.secret.WriteToken(options.TokenFile, name); err != nil {
 		return nil, err
 	}
-	environment, err := pool.environ(r.plan.set, r.inherited(), number, port)
+	environment, err := pool.environ(r.plan.set, r.inherited(), number, port, options.AppSocket)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +121,16 @@ func (r *replica) ready(now time.Time) bool {
 	}
 	if since := r.app.runningSince(); !r.hinted && !since.IsZero() && now.Sub(since) > deafFor && !r.sidecar.Status().Draining {
 		r.hinted = true
-		r.app.say("%s: the app runs and does not listen on port %d of %s: it has to heed the variable PORT; one that cannot is run with --port %s=N and one replica",
-			r.name, r.port, loopback, r.pool.Name)
+		r.app.say("%s: the app runs, and %s", r.name, r.lacks())
 	}
 	return false
+}
+
+// lacks says what an app that is not ready may have missed.
+func (r *replica) lacks() string {
+	if r.pool.streams() {
+		return "has opened no stream: it has to open one to the Unix socket in the variable " + runtimeconfig.EnvSocket
+	}
+	return fmt.Sprintf("does not listen on port %d of %s: it has to heed the variable PORT; one that cannot is run with --port %s=N and one replica",
+		r.port, loopback, r.pool.Name)
 }
