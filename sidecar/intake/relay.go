@@ -115,7 +115,7 @@ func (i *Intake) elsewhere(w http.ResponseWriter, r *http.Request, credential fu
 		extendDeadline(w, wait+i.options.StoreTimeout+relayDial)
 	}
 	if mediaType(r.Header) == typeLines {
-		w, r = i.rolling(w, r)
+		w = i.rolling(w)
 	}
 	relay.pass(w, r, to.Address, credential)
 	return true

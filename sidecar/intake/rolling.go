@@ -1,42 +1,30 @@
 package intake
 
 import (
-	"io"
 	"net/http"
 	"time"
 )
 
-// rolling prepares a stream that is passed on: both directions at once, each for as long as something comes. The active producer has
-// the last word on how long a line may take.
-func (i *Intake) rolling(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
+// rolling prepares a stream that is passed on: both directions at once, for as long as it takes. The active producer decides how long that
+// is; here only a client that takes no answers is given up.
+func (i *Intake) rolling(w http.ResponseWriter) http.ResponseWriter {
 	control := http.NewResponseController(w)
 	_ = control.EnableFullDuplex() // HTTP/2 is anyway
-	patience := i.options.LineTimeout + i.options.StoreTimeout + i.options.StreamPatience + maxWait
-	later := func(set func(time.Time) error) func() {
-		return func() { _ = set(time.Now().Add(patience)) } //nolint:forbidigo // an I/O deadline
-	}
-	onward := r.WithContext(r.Context())
-	onward.Body = &rollingBody{ReadCloser: r.Body, extend: later(control.SetReadDeadline)}
-	return &rollingWriter{ResponseWriter: w, extend: later(control.SetWriteDeadline)}, onward
+	_ = control.SetReadDeadline(time.Time{})
+	_ = control.SetWriteDeadline(time.Time{})
+	return &rollingWriter{ResponseWriter: w, control: control, patience: i.options.LineTimeout}
 }
 
-type rollingBody struct {
-	io.ReadCloser
-	extend func()
-}
-
-func (b *rollingBody) Read(p []byte) (int, error) {
-	b.extend()
-	return b.ReadCloser.Read(p)
-}
-
+// rollingWriter bounds each write instead of all.
 type rollingWriter struct {
 	http.ResponseWriter
-	extend func()
+	control  *http.ResponseController
+	patience time.Duration
 }
 
 func (w *rollingWriter) Write(p []byte) (int, error) {
-	w.extend()
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience)) //nolint:forbidigo // an I/O deadline
+	defer func() { _ = w.control.SetWriteDeadline(time.Time{}) }()
 	return w.ResponseWriter.Write(p)
 }
 

@@ -98,6 +98,7 @@ func (i *Intake) submitLines(w http.ResponseWriter, r *http.Request, wait time.D
 	})
 	s.store(ctx)
 	<-answered
+	wake() // all is read, and the connection is good for another request
 	return nil
 }
 
@@ -118,8 +119,9 @@ func (s *stream) read(ctx context.Context, body io.Reader) {
 			grown = 0
 			raw, err = reader.next()
 		}
+		// While nothing is read no time runs: a deadline that passes would end the stream, or make the server take the caller for gone.
+		_ = s.control.SetReadDeadline(time.Time{})
 		if errors.Is(err, io.EOF) {
-			_ = s.control.SetReadDeadline(time.Time{}) // or the server takes the caller for gone when it passes
 			return
 		}
 		a := arrival{number: number, raw: raw, share: grown, err: s.broken(ctx, err, due)}
@@ -253,8 +255,11 @@ func (s *stream) answer(ctx context.Context, stop context.CancelFunc) {
 	s.intake.announce(s.writer)
 	s.writer.Header().Set("Content-Type", typeLines)
 	out := bufio.NewWriterSize(s.writer, lineBuffer)
-	written := make([]answer, 0, windowLines) // and not yet flushed
+	written := make([]answer, 0, windowLines)                           // and not yet flushed
+	unbounded := func() { _ = s.control.SetWriteDeadline(time.Time{}) } // the server's own is for one answer
+	unbounded()
 	flush := func() {
+		defer unbounded()
 		s.deadline(s.control.SetWriteDeadline, s.intake.options.LineTimeout)
 		if err := errors.Join(out.Flush(), s.control.Flush()); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			stop()

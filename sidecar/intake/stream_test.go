@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -186,10 +187,7 @@ func TestStreamIsAConversation(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%v", two), func(t *testing.T) {
 			w := newWorld(t, nil)
-			server := httptest.NewUnstartedServer(w.server.Config.Handler)
-			server.EnableHTTP2 = two
-			server.StartTLS()
-			t.Cleanup(server.Close)
+			server := w.overTLS(t, two)
 			c := w.converse(t, server.Client(), server.URL, "")
 			for n := 1; n <= 3; n++ {
 				c.say(eventLine(fmt.Sprint(n), "x"), "\n")
@@ -432,5 +430,106 @@ func TestClientLeavesItsStream(t *testing.T) {
 	repeats := w.send("POST", jobs, eventLine("1", "x")+"\n"+eventLine("2", "x")+"\n", "Content-Type", ndjson).lines(t)
 	if repeats[0].New || repeats[0].Status != 200 {
 		t.Errorf("%+v", repeats[0])
+	}
+}
+
+// overTLS serves the world's handler over HTTP/1.1 or HTTP/2.
+func (w *world) overTLS(t *testing.T, two bool) *httptest.Server {
+	t.Helper()
+	server := httptest.NewUnstartedServer(w.server.Config.Handler)
+	server.EnableHTTP2 = two
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server
+}
+
+// The time of a line does not run while the flow is what everybody waits for: a queue that stands still, or a job that takes long.
+func TestStreamOutlastsTheFlow(t *testing.T) {
+	const lineTimeout = 2 * time.Second
+	for _, two := range []bool{false, true} {
+		t.Run(fmt.Sprintf("http2=%v", two), func(t *testing.T) {
+			t.Parallel()
+			g := &gate{}
+			w := newWorld(t, func(p *endpoint.ProducerOptions, o *intake.Options) {
+				g.WorkQueue = p.Queue
+				p.Queue = g
+				o.LineTimeout = lineTimeout
+			})
+			open := g.shut()
+			defer open()
+			server := w.overTLS(t, two)
+			sent := make(chan []lineAnswer, 1)
+			go func() {
+				var body strings.Builder
+				for n := range 3000 { // more than a stream holds
+					body.WriteString(eventLine(fmt.Sprint(n), strings.Repeat("x", 900)) + "\n")
+				}
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+jobs, strings.NewReader(body.String()))
+				if err != nil {
+					t.Error(err)
+				}
+				request.Header.Set("Authorization", "Bearer user:alice")
+				request.Header.Set("Content-Type", ndjson)
+				response, err := server.Client().Do(request)
+				if err != nil {
+					t.Error(err)
+					close(sent)
+					return
+				}
+				defer response.Body.Close()
+				raw, _ := io.ReadAll(response.Body)
+				sent <- reply{response.StatusCode, response.Header, string(raw)}.lines(t)
+			}()
+			w.until("the write hangs", func() bool { return g.came.Load() > 0 })
+			<-time.After(3 * lineTimeout / 2)
+			open()
+			answers := <-sent
+			for _, a := range answers {
+				if a.Status != 201 {
+					t.Fatalf("%+v %+v", a, a.Problem)
+				}
+			}
+			if len(answers) != 3000 {
+				t.Errorf("%d answers", len(answers))
+			}
+			release := make(chan struct{})
+			w.work(func(context.Context, protocol.Delivery) endpoint.Result {
+				<-release
+				return endpoint.Result{Outcome: protocol.Confirmed}
+			})
+			c := w.converse(t, server.Client(), server.URL, "?wait=confirmed&timeout=1m")
+			c.say(eventLine("0", strings.Repeat("x", 900)), "\n")
+			<-time.After(3 * lineTimeout / 2)
+			close(release)
+			if a := c.hearStatus(1, 200); a.State != "confirmed" {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
+
+// A connection that carried a stream carries the next request.
+func TestStreamLeavesItsConnectionUsable(t *testing.T) {
+	w := newWorld(t, nil)
+	for n := range 3 {
+		reused := false
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }})
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.server.URL+jobs, strings.NewReader(eventLine(fmt.Sprint(n), "x")+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer user:alice")
+		request.Header.Set("Content-Type", ndjson)
+		response, err := w.server.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != 200 || reused != (n > 0) {
+			t.Errorf("request %d: %d, reused %v", n, response.StatusCode, reused)
+		}
 	}
 }
