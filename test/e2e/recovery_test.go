@@ -33,10 +33,13 @@ var _ = Describe("A flow that has failed for good", Label("postgres", "recovery"
 		By("replacing every producer")
 		before := b.uids(ctx)
 		Expect(b.get(ctx, "delete", "pods", "-l", "workpulling.dev/role=producer", "--timeout=2m")).Error().NotTo(HaveOccurred())
-		Eventually(func(g Gomega) {
-			ready, err := b.get(ctx, "get", "statefulset/invoices-producer", "-o", "jsonpath={.status.readyReplicas}")
+		Eventually(func(g Gomega) { // the one that takes over is not ready
+			phases, err := b.get(ctx, "get", "pods", "-l", "workpulling.dev/role=producer", "-o", "jsonpath={.items[*].status.phase}")
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(ready).To(Equal("3"))
+			g.Expect(phases).To(Equal("Running Running Running"))
+			standbys, err := b.get(ctx, "get", "workpullingflow/invoices", "-o", "jsonpath={.status.producer.readyStandbys}")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(standbys).To(Equal("2"))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(b.uids(ctx)).NotTo(ContainElements(before))
 		Consistently(b.condition).WithContext(ctx).WithArguments("workpullingflow/invoices", "DeliveryFailed").Should(MatchRegexp("^True (Store|Accept|Confirm)Conflict: "))
