@@ -47,7 +47,8 @@ type submission struct {
 	withdrawn    bool         // given up while waiting
 	expires      delivery.Now // when it has waited for credit for too long
 	answer       Reply
-	receipt      Receipt
+	stored       protocol.Stored // as last told
+	receipt      Receipt         // the caller's, with the answer: nothing here touches it afterwards
 }
 
 func newDesk(host deskHost) *desk {
@@ -189,8 +190,11 @@ func (d *desk) stored(m protocol.Stored) {
 		d.send(protocol.StoredAck{Session: m.Session, Token: m.Token, MessageID: m.MessageID}, nil)
 		return
 	}
-	s.receipt = Receipt{Stored: m, desk: d, submission: s}
-	s.reply(Answer{Receipt: &s.receipt})
+	s.stored = m
+	if !s.answered {
+		s.receipt = Receipt{Stored: m, desk: d, submission: s}
+		s.reply(Answer{Receipt: &s.receipt})
+	}
 	if s.acknowledged {
 		d.finish(s)
 	}
@@ -199,14 +203,14 @@ func (d *desk) stored(m protocol.Stored) {
 // acknowledge is the caller's word that its answer was delivered.
 func (d *desk) acknowledge(s *submission) {
 	s.acknowledged = true
-	if stored := &s.receipt.Stored; d.open[s.token] == s && stored.Token == s.token && stored.Session == d.session {
+	if stored := &s.stored; d.open[s.token] == s && stored.Token == s.token && stored.Session == d.session {
 		d.finish(s)
 	}
 }
 
 func (d *desk) finish(s *submission) {
 	delete(d.open, s.token)
-	d.send(protocol.StoredAck{Session: s.receipt.Session, Token: s.token, MessageID: s.receipt.MessageID}, nil)
+	d.send(protocol.StoredAck{Session: s.stored.Session, Token: s.token, MessageID: s.stored.MessageID}, nil)
 }
 
 func (d *desk) refused(m protocol.Refused) {
