@@ -51,6 +51,10 @@ func Dial(flow Flow, options ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	peer, err := identity.peer(flow)
+	if err != nil {
+		return nil, err
+	}
 	if options.MaxPending <= 0 {
 		options.MaxPending = 1024
 	}
@@ -58,7 +62,7 @@ func Dial(flow Flow, options ClientOptions) (*Client, error) {
 		options.Logger = logr.Discard()
 	}
 	c := &Client{endpoint: endpoint.NewClient(endpoint.ClientOptions{
-		Dial:       endpoint.DialProducerPeer(func() transport.Peer { return identity.peer(flow) }),
+		Dial:       endpoint.DialProducerPeer(func() transport.Peer { return peer }),
 		Log:        options.Logger.WithValues("flow", flow.Name),
 		CreditWait: options.CreditWait, StopGrace: options.StopGrace,
 		OnConfirmed: confirmations(options.OnConfirmed),

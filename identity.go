@@ -1,10 +1,11 @@
 package workpulling
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,7 +23,7 @@ type Identity struct {
 	Name string
 	// CAFile is a bundle in PEM that verifies the producer's certificate. It is read for every connection.
 	CAFile string
-	// ServerName is the name in that certificate, for flows that do not say.
+	// ServerName is the name in that certificate, for flows that do not say; where neither does, it is the host of the address.
 	ServerName string
 	// Token returns the bearer token; it is called for every connection.
 	Token func(ctx context.Context) (string, error)
@@ -67,12 +68,13 @@ func podIdentity(place runtimeconfig.Place) Identity {
 	}
 }
 
-func (i Identity) missing() bool { return i.Token == nil || i.CAFile == "" }
-
 // orPod is the identity, or the pod's where there is none and there is such a pod.
 func (i Identity) orPod(place runtimeconfig.Place) (Identity, error) {
-	if !i.missing() {
+	switch {
+	case i.Token != nil && i.CAFile != "":
 		return i, nil
+	case i.Token != nil || i.CAFile != "":
+		return Identity{}, fmt.Errorf("%w: it needs both a token and a CA bundle", ErrNoIdentity)
 	}
 	if _, err := os.Stat(place.Path(runtimeconfig.TokenFile)); err != nil {
 		return Identity{}, ErrNoIdentity
@@ -80,13 +82,15 @@ func (i Identity) orPod(place runtimeconfig.Place) (Identity, error) {
 	return podIdentity(place), nil
 }
 
-// peer is the producer of a flow as this identity meets it.
-func (i Identity) peer(flow Flow) transport.Peer {
-	host := flow.ServerName
-	if host == "" {
-		host = i.ServerName
+// peer is the producer of a flow as this identity meets it. Its name is always verified.
+func (i Identity) peer(flow Flow) (transport.Peer, error) {
+	host, _, err := net.SplitHostPort(flow.Address)
+	if err != nil {
+		return transport.Peer{}, fmt.Errorf("workpulling: the flow %q is not at host:port: %w", flow.Name, err)
 	}
-	return transport.Peer{Address: flow.Address, TLS: i.tls(host), Token: i.Token}
+	name := cmp.Or(flow.ServerName, i.ServerName, host)
+	if name == "" {
+		return transport.Peer{}, fmt.Errorf("workpulling: neither the flow %q nor the identity names the server", flow.Name)
+	}
+	return transport.Peer{Address: flow.Address, TLS: transport.ClientTLS(i.CAFile, name), Token: i.Token}, nil
 }
-
-func (i Identity) tls(host string) *tls.Config { return transport.ClientTLS(i.CAFile, host) }

@@ -59,8 +59,34 @@ func TestOptionsFromThePod(t *testing.T) {
 	if token, err := options.Identity.Token(t.Context()); token != "token" || err != nil {
 		t.Errorf("token %q, %v", token, err)
 	}
-	if peer := options.Identity.peer(options.Flows[1]); peer.TLS.ServerName != "b-producer.shop.svc" {
-		t.Errorf("verifies %q", peer.TLS.ServerName)
+	if peer, err := options.Identity.peer(options.Flows[1]); err != nil || peer.TLS.ServerName != "b-producer.shop.svc" {
+		t.Errorf("verifies %+v, %v", peer.TLS, err)
+	}
+}
+
+// The name of a server is always verified, whoever gives it.
+func TestServerName(t *testing.T) {
+	for _, c := range []struct {
+		flow, identity, address string
+		want                    string // empty: refused
+	}{
+		{"flow", "identity", "host:1", "flow"},
+		{"", "identity", "host:1", "identity"},
+		{"", "", "host:1", "host"},
+		{"", "", ":1", ""},
+		{"flow", "", "host", ""},
+	} {
+		peer, err := Identity{CAFile: "ca.crt", ServerName: c.identity}.peer(Flow{Address: c.address, ServerName: c.flow})
+		if (err == nil) != (c.want != "") || err == nil && peer.TLS.ServerName != c.want {
+			t.Errorf("%+v: %+v, %v", c, peer.TLS, err)
+		}
+	}
+}
+
+func TestHalfAnIdentityIsNone(t *testing.T) {
+	place := pod(t, runtimeconfig.Worker{})
+	if _, err := (Identity{CAFile: "ca.crt"}).orPod(place); !errors.Is(err, ErrNoIdentity) {
+		t.Errorf("a bundle without a token: %v", err)
 	}
 }
 

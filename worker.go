@@ -27,7 +27,7 @@ type Flow struct {
 	Name string
 	// Address is host:port of the flow's producer, looked up for every connection.
 	Address string
-	// ServerName is the name in the producer's certificate, where it is another than the Identity's.
+	// ServerName is the name in the producer's certificate, where it is another than the Identity says.
 	ServerName string
 	// Producer is that of the same process, in place of an address.
 	Producer *Producer
@@ -166,7 +166,11 @@ func (w *Worker) sources() ([]endpoint.Source, error) {
 			name := w.options.Identity.Name
 			source.Dial = flow.Producer.endpoint.Direct(delivery.Worker{PodUID: name, PodName: name})
 		case flow.Address != "":
-			source.Dial = endpoint.DialPeer(func() transport.Peer { return w.options.Identity.peer(flow) })
+			peer, err := w.options.Identity.peer(flow)
+			if err != nil {
+				return nil, err
+			}
+			source.Dial = endpoint.DialPeer(func() transport.Peer { return peer })
 		default:
 			return nil, fmt.Errorf("workpulling: the flow %q has neither an address nor a producer", flow.Name)
 		}
