@@ -37,8 +37,12 @@ func (*RabbitMQ) Name() string { return "rabbitmq-quorum" }
 
 // Settings implements trial.System.
 func (*RabbitMQ) Settings() string {
-	return fmt.Sprintf("a private node with one quorum queue, no TLS, %s; persistent messages on %d channels, publisher confirms awaited in batches; "+
-		"manual acks, up to %d jobs each, prefetch %d a worker", noSpinning, rabbitChannels, rabbitAckEvery, rabbitPrefetch)
+	version := "RabbitMQ"
+	if program, err := rabbitProgram(); err == nil {
+		version = filepath.Base(filepath.Dir(filepath.Dir(program)))
+	}
+	return fmt.Sprintf("a private node of %s with one quorum queue, no TLS, %s; persistent messages on %d channels, publisher confirms awaited in batches; "+
+		"manual acks, up to %d jobs each, prefetch %d a worker", version, noSpinning, rabbitChannels, rabbitAckEvery, rabbitPrefetch)
 }
 
 // rabbitProgram is the script that runs as whoever starts it. The one in the PATH of Debian changes to another user.

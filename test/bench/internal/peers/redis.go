@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -29,8 +30,12 @@ func (*Asynq) Name() string { return "asynq" }
 
 // Settings implements trial.System.
 func (*Asynq) Settings() string {
-	return "asynq's client and server over a private Redis on a Unix socket, append-only file synced every second; one enqueue a job, 64 at once; " +
-		"a window's worth of handlers a worker"
+	version := "Redis"
+	if said, err := exec.Command(redisProgram, "--version").Output(); err == nil { //nolint:noctx // it ends at once
+		version, _, _ = strings.Cut(strings.TrimSpace(string(said)), " sha=")
+	}
+	return "asynq's client and server over a private server on a Unix socket (" + version + "), append-only file synced every second; one enqueue " +
+		"a job, 64 at once; a window's worth of handlers a worker"
 }
 
 // Available implements trial.System.

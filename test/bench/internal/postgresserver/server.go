@@ -27,9 +27,15 @@ import (
 // settings are those of a server that is used for this alone. fsync and synchronous_commit stay on.
 var settings = []string{"shared_buffers=256MB", "max_wal_size=4GB", "checkpoint_timeout=15min", "max_connections=100"}
 
-// Settings says how the server is set, for people.
+// Settings says which server it is and how it is set, for people.
 func Settings() string {
-	return "PostgreSQL over loopback, fsync and synchronous_commit on, " + strings.Join(settings, ", ")
+	version := "PostgreSQL"
+	if programs, err := find(); err == nil {
+		if said, err := exec.Command(filepath.Join(programs, "postgres"), "--version").Output(); err == nil { //nolint:noctx // it ends at once
+			version = strings.TrimSpace(string(said))
+		}
+	}
+	return version + " over loopback, fsync and synchronous_commit on, " + strings.Join(settings, ", ")
 }
 
 // find returns the directory of the newest installed server's programs.
