@@ -28,9 +28,9 @@ type Summary struct {
 	JobsPerSecond float64       `json:"jobsPerSecond"`
 	Least         float64       `json:"least"`
 	Most          float64       `json:"most"`
-	P50           time.Duration `json:"p50,omitempty"`
-	P99           time.Duration `json:"p99,omitempty"`
-	CPUPerJob     time.Duration `json:"cpuPerJob"`
+	P50           time.Duration `json:"p50Nanoseconds,omitempty"`
+	P99           time.Duration `json:"p99Nanoseconds,omitempty"`
+	CPUPerJob     time.Duration `json:"cpuPerJobNanoseconds"`
 	// Jobs is how many jobs all runs verified together.
 	Jobs uint64 `json:"jobs"`
 }

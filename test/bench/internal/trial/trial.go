@@ -27,10 +27,10 @@ type Figures struct {
 	// JobsPerSecond were handled, or for Single submitted.
 	JobsPerSecond float64 `json:"jobsPerSecond"`
 	// P50 and P99 are from the intended send to the handler for Paced, and of one call for Single.
-	P50 time.Duration `json:"p50,omitempty"`
-	P99 time.Duration `json:"p99,omitempty"`
+	P50 time.Duration `json:"p50Nanoseconds,omitempty"`
+	P99 time.Duration `json:"p99Nanoseconds,omitempty"`
 	// CPUPerJob is of all processes.
-	CPUPerJob time.Duration `json:"cpuPerJob"`
+	CPUPerJob time.Duration `json:"cpuPerJobNanoseconds"`
 	// Jobs is how many were submitted, accepted and handled once each in the whole trial.
 	Jobs uint64 `json:"jobs"`
 }

@@ -42,7 +42,7 @@ func TestTrialMeasures(t *testing.T) {
 // A system that does not hand on each job once, as it was, has no figures.
 func TestTrialFailsAFlawedSystem(t *testing.T) {
 	defer func(was time.Duration) { drainLimit = was }(drainLimit)
-	drainLimit = 300 * time.Millisecond
+	drainLimit = 2 * time.Second
 	for flaw, want := range map[string]string{
 		"loses":   "job 7 is the first that was lost",
 		"repeats": "handled more than once",
