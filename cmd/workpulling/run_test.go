@@ -61,7 +61,7 @@ type bench struct {
 
 func newBench(t *testing.T, manifest string) *bench {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "wp") // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "wp") //nolint:usetesting // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

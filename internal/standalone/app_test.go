@@ -89,6 +89,8 @@ func TestTheGuardKillsWhatIsLeft(t *testing.T) {
 	go func() { ended <- a.once(ctx) }()
 	transporttest.Eventually(t, "the app runs", func() bool { return content(a, "self") != "" })
 	a.guard.close()
-	<-ended
+	if err := <-ended; err == nil {
+		t.Error("the app has ended well")
+	}
 	transporttest.Eventually(t, "the app's child is gone", func() bool { return gone(content(a, "child")) })
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,9 +17,9 @@ import (
 
 // data is the directory of a run.
 //
-//	lock                     held by the run that uses the directory
-//	<namespace>/<flow>/      what a flow keeps from one run to the next
-//	run/                     what belongs to the run that goes on: sockets, tokens, configurations; for its owner's eyes only
+//	lock                       held by the run that uses the directory
+//	flows/<namespace>/<flow>/  what a flow keeps from one run to the next
+//	run/                       what belongs to the run that goes on: sockets, tokens, configurations; for its owner's eyes only
 type data struct {
 	dir  string
 	lock *os.File
@@ -80,9 +81,14 @@ func (d *data) runDir(path ...string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
+// flowPath is the directory that a flow keeps.
+func (d *data) flowPath(flow manifest.Flow) string {
+	return filepath.Join(d.dir, "flows", flow.Namespace, flow.Name)
+}
+
 // flowDir makes the directory that a flow keeps.
 func (d *data) flowDir(flow manifest.Flow) (string, error) {
-	dir := filepath.Join(d.dir, flow.Namespace, flow.Name)
+	dir := d.flowPath(flow)
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
@@ -97,8 +103,12 @@ func (d *data) uid(flow manifest.Flow) (string, error) {
 		return "", err
 	}
 	file := filepath.Join(dir, "uid")
-	if raw, err := os.ReadFile(file); err == nil && len(strings.TrimSpace(string(raw))) > 0 {
-		return strings.TrimSpace(string(raw)), nil
+	raw, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading the identity of flow %s: %w", flow.Name, err)
+	}
+	if uid := strings.TrimSpace(string(raw)); uid != "" {
+		return uid, nil
 	}
 	uid := "standalone-" + strings.ToLower(rand.Text())
 	if err := errors.Join(os.WriteFile(file+".new", []byte(uid+"\n"), 0o600), os.Rename(file+".new", file)); err != nil {

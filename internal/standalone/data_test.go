@@ -25,7 +25,7 @@ func opens(t *testing.T, dir string) *data {
 // What one run keeps the next one finds, and nothing of what was its own.
 func TestData(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	flow := manifest.Flow{WorkPullingFlow: &v1alpha1.WorkPullingFlow{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders"}}}
+	flow := manifest.Flow{WorkPullingFlow: &v1alpha1.WorkPullingFlow{ObjectMeta: metav1.ObjectMeta{Namespace: "run", Name: "token"}}}
 	uid := func(d *data) string {
 		t.Helper()
 		uid, err := d.uid(flow)

@@ -69,7 +69,7 @@ func TestDoor(t *testing.T) {
 			if c.socket {
 				base = "http://socket"
 			}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+c.path, nil)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+c.path, http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -45,7 +45,7 @@ type Options struct {
 	Clock  clock.WithTicker
 }
 
-// Defaults of Options, and of Every.
+// Defaults of Options.
 const (
 	DefaultData   = "workpulling-data"
 	DefaultListen = "127.0.0.1:8080"

@@ -208,7 +208,7 @@ func (p *poolPlan) environ(set *manifest.Set, inherited []string, replica, port 
 		name: p.name(replica), namespace: p.Namespace, labels: template.Labels, annotations: template.Annotations,
 		node: nodeName(), account: orElse(template.Spec.ServiceAccountName, "default"),
 		limits: p.container.Resources.Limits, requests: p.container.Resources.Requests,
-		set: set, environmentOf: p.Name, containersIn: p.At.String(),
+		set: set, pool: p.Name, at: p.At.String(),
 	}
 	e := newEnvironment(inherited)
 	return e, as.fill(e, p.container, own)

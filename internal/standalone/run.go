@@ -233,8 +233,9 @@ func (r *run) keeps(flow manifest.Flow) string {
 		return "jobs are kept in memory and lost at the end of this run"
 	case v1alpha1.QueuePostgreSQL:
 		return "jobs are kept in PostgreSQL"
+	case v1alpha1.QueueLocal:
 	}
-	return "jobs are kept in " + filepath.Join(r.data.dir, flow.Namespace, flow.Name)
+	return "jobs are kept in " + r.data.flowPath(flow)
 }
 
 func (r *run) secretFile(name string) string { return filepath.Join(string(r.secret), name) }
