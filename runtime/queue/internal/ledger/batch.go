@@ -52,6 +52,11 @@ func Check(b queue.Batch) (Batch, error) {
 	return checked, nil
 }
 
+// size is the most entries that the batch can touch.
+func (b Batch) size() int {
+	return len(b.submissions) + len(b.accepts) + len(b.attempts) + len(b.deadLetters) + len(b.confirms)
+}
+
 // Workers are the incarnations to record, sorted and each once; nil means that the recorded ones stay.
 func (b Batch) Workers() []protocol.Incarnation { return b.workers }
 

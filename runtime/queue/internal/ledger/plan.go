@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -36,7 +37,7 @@ type Plan struct {
 // Apply plans one batch against a store whose append cursor is cursor. An error of the view is returned as it is; every other
 // error wraps queue.ErrConflict.
 func Apply(view View, cursor int64, batch Batch, now time.Time) (Plan, error) {
-	p := newPlanner(view, cursor, now)
+	p := newPlanner(view, cursor, batch, now)
 	stores, err := p.stores(batch)
 	if err != nil {
 		return Plan{}, err
@@ -102,35 +103,48 @@ func alter(view View, ref queue.JobRef, deed func(*Entry) bool) (Change, error) 
 // stamp drops the monotonic reading and the zone, so that a time equals itself after a restart.
 func stamp(now time.Time) time.Time { return now.UTC().Round(0) }
 
-// planner carries the working copies of one batch.
+// planner carries the working copies of one batch. Nearly every batch touches each of its jobs once, so that the copies of all are made room
+// for at once, and those that were altered are the plan.
 type planner struct {
-	view   View
-	now    time.Time
-	cursor int64
-	byID   map[string]*draft
-	bySeq  map[int64]*draft
-	order  []*draft
+	view    View
+	now     time.Time
+	cursor  int64
+	touched []Change
+	altered []bool         // of touched
+	byID    map[string]int // the index in touched; nil where few are looked through faster
 }
 
-type draft struct {
-	Change
-	dirty bool
+// few is how many entries are looked through rather than found by a map.
+const few = 16
+
+func newPlanner(view View, cursor int64, batch Batch, now time.Time) *planner {
+	size := batch.size()
+	p := &planner{
+		view: view, now: stamp(now), cursor: cursor, touched: make([]Change, 0, size), altered: make([]bool, 0, size),
+	}
+	if size > few {
+		p.byID = make(map[string]int, size)
+	}
+	return p
 }
 
-func newPlanner(view View, cursor int64, now time.Time) *planner {
-	return &planner{view: view, now: stamp(now), cursor: cursor, byID: map[string]*draft{}, bySeq: map[int64]*draft{}}
-}
+// none is the index of what is not there.
+const none = -1
 
 func (p *planner) stores(batch Batch) ([]queue.StoreResult, error) {
-	var results []queue.StoreResult
+	if len(batch.submissions) == 0 {
+		return nil, nil
+	}
+	results := make([]queue.StoreResult, 0, len(batch.submissions))
 	start := p.cursor
 	for i, s := range batch.submissions {
-		d, err := p.find(s.id)
+		n, err := p.find(s.id)
 		if err != nil {
 			return nil, err
 		}
-		if d != nil {
-			results = append(results, queue.StoreResult{StoreSeq: d.After.StoreSeq, Verdict: d.After.verdict(s.digest)})
+		if n != none {
+			known := &p.touched[n].After
+			results = append(results, queue.StoreResult{StoreSeq: known.StoreSeq, Verdict: known.verdict(s.digest)})
 			continue
 		}
 		if batch.cursor != start {
@@ -146,74 +160,97 @@ func (p *planner) stores(batch Batch) ([]queue.StoreResult, error) {
 
 func (p *planner) append(job int, s submission) int64 {
 	p.cursor++
-	p.keep(&draft{dirty: true, Change: Change{Job: job, After: Entry{
+	n := p.keep(Change{Job: job, After: Entry{
 		JobRef: queue.JobRef{MessageID: s.id, StoreSeq: p.cursor},
 		Digest: s.digest, Status: Stored, PayloadBytes: s.payloadBytes, StoredAt: p.now,
-	}}})
+	}})
+	p.altered[n] = true
 	return p.cursor
 }
 
 // each applies a deed to the entry that ref names. A pair that is gone is a repeat after compaction and a no-op, also when its id
 // was stored anew since; a pair that the store can prove never to have issued is a conflict (G-128, G-129, G-X07).
 func (p *planner) each(what string, ref queue.JobRef, deed func(*Entry) bool) error {
-	d, err := p.find(ref.MessageID)
+	n, err := p.find(ref.MessageID)
 	if err != nil {
 		return err
 	}
-	if d != nil && d.After.StoreSeq == ref.StoreSeq {
-		d.dirty = deed(&d.After) || d.dirty
-		return nil
-	}
-	if d != nil && ref.StoreSeq > d.After.StoreSeq {
-		return fmt.Errorf("%w: %s: message %q has sequence %d, not %d", queue.ErrConflict, what, ref.MessageID, d.After.StoreSeq, ref.StoreSeq)
+	if n != none {
+		entry := &p.touched[n].After
+		if entry.StoreSeq == ref.StoreSeq {
+			p.altered[n] = deed(entry) || p.altered[n]
+			return nil
+		}
+		if ref.StoreSeq > entry.StoreSeq {
+			return fmt.Errorf("%w: %s: message %q has sequence %d, not %d", queue.ErrConflict, what, ref.MessageID, entry.StoreSeq, ref.StoreSeq)
+		}
 	}
 	if ref.MessageID == "" || ref.StoreSeq < 1 || ref.StoreSeq > p.cursor {
 		return fmt.Errorf("%w: %s: message %q with sequence %d was never issued", queue.ErrConflict, what, ref.MessageID, ref.StoreSeq)
 	}
-	holder, err := p.holder(ref.StoreSeq)
+	held, err := p.held(ref.StoreSeq)
 	if err != nil {
 		return err
 	}
-	if holder != nil {
+	if held {
 		return fmt.Errorf("%w: %s: sequence %d belongs to another message than %q", queue.ErrConflict, what, ref.StoreSeq, ref.MessageID)
 	}
 	return nil
 }
 
-func (p *planner) find(id string) (*draft, error) {
-	if d := p.byID[id]; d != nil {
-		return d, nil
+// find returns the index of an entry's working copy.
+func (p *planner) find(id string) (int, error) {
+	if n := p.look(id); n != none {
+		return n, nil
 	}
 	e, ok, err := p.view.ByID(id)
 	if err != nil || !ok {
-		return nil, err
+		return none, err
 	}
-	return p.keep(&draft{Change: Change{Before: e, After: e, Job: -1}}), nil
+	return p.keep(Change{Before: e, After: e, Job: -1}), nil
 }
 
-func (p *planner) holder(seq int64) (*draft, error) {
-	if d := p.bySeq[seq]; d != nil {
-		return d, nil
+func (p *planner) look(id string) int {
+	if p.byID != nil {
+		if n, ok := p.byID[id]; ok {
+			return n
+		}
+		return none
 	}
-	e, ok, err := p.view.BySequence(seq)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return p.keep(&draft{Change: Change{Before: e, After: e, Job: -1}}), nil
-}
-
-func (p *planner) keep(d *draft) *draft {
-	p.byID[d.After.MessageID], p.bySeq[d.After.StoreSeq] = d, d
-	p.order = append(p.order, d)
-	return d
-}
-
-func (p *planner) changes() []Change {
-	var changes []Change
-	for _, d := range p.order {
-		if d.dirty {
-			changes = append(changes, d.Change)
+	for n := range p.touched { // without copying them
+		if p.touched[n].After.MessageID == id {
+			return n
 		}
 	}
-	return changes
+	return none
+}
+
+// held tells whether an entry has the sequence. It is asked about repeats alone.
+func (p *planner) held(seq int64) (bool, error) {
+	if slices.ContainsFunc(p.touched, func(c Change) bool { return c.After.StoreSeq == seq }) {
+		return true, nil
+	}
+	_, ok, err := p.view.BySequence(seq)
+	return ok, err
+}
+
+func (p *planner) keep(c Change) int {
+	n := len(p.touched)
+	if p.byID != nil {
+		p.byID[c.After.MessageID] = n
+	}
+	p.touched, p.altered = append(p.touched, c), append(p.altered, false)
+	return n
+}
+
+// changes moves those that were altered together.
+func (p *planner) changes() []Change {
+	n := 0
+	for i := range p.touched {
+		if p.altered[i] {
+			p.touched[n] = p.touched[i]
+			n++
+		}
+	}
+	return p.touched[:n]
 }
