@@ -21,10 +21,10 @@ import (
 
 // options are the flags.
 type options struct {
-	only, mode, format, file, dir, profiles string
-	seconds, warm                           float64
-	runs, workerProcesses                   int
-	list                                    bool
+	only, format, file, dir, profiles string
+	seconds, warm                     float64
+	runs, workerProcesses             int
+	list                              bool
 }
 
 func parse(arguments []string) (options, error) {

@@ -65,10 +65,7 @@ func (r *HTTPRelay) Serve(ctx context.Context, s *trial.Stage, role string) (fun
 		return nil, err
 	}
 	h := newHub(log)
-	senders, err := startSenders(ctx, s, h, hop)
-	if err != nil {
-		return nil, err
-	}
+	senders := startSenders(ctx, s, h, hop)
 	stopServer, err := serveHTTP("unix", s.Path("door.sock"), nil, func(_ *http.Request, body []byte) error {
 		return h.put([]*pb.Delivery{{Job: &pb.Job{Payload: body}}})
 	})
@@ -83,7 +80,7 @@ func (r *HTTPRelay) Serve(ctx context.Context, s *trial.Stage, role string) (fun
 }
 
 // startSenders posts what the hub has, as many at once as all workers take.
-func startSenders(ctx context.Context, s *trial.Stage, h *hub, hop string) (*sync.WaitGroup, error) {
+func startSenders(ctx context.Context, s *trial.Stage, h *hub, hop string) *sync.WaitGroup {
 	senders := new(sync.WaitGroup)
 	client := httpClient("", s.Workers*httpRequests)
 	for worker := range s.Workers {
@@ -99,7 +96,7 @@ func startSenders(ctx context.Context, s *trial.Stage, h *hub, hop string) (*syn
 			})
 		}
 	}
-	return senders, nil
+	return senders
 }
 
 // serveHop passes requests on to the app of their worker.

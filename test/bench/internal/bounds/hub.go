@@ -140,7 +140,7 @@ func (h *hub) pull(stream grpc.ServerStream) error {
 			}
 			return int(upTo - sent)
 		})
-		if jobs == nil || gone { //nolint:govet // a stream that is gone has lost what was taken for it, as a bare relay does
+		if jobs == nil || gone { // what was taken for a stream that is gone is lost, as a bare relay loses it
 			return nil
 		}
 		sent += int64(len(jobs))

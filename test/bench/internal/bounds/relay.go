@@ -107,7 +107,7 @@ func serveHop(ctx context.Context, s *trial.Stage) (func() error, error) {
 		if err != nil {
 			return err
 		}
-		defer stop()
+		defer func() { _ = stop() }() // the app has heard how it ended
 		ended := make(chan error, 2)
 		go func() { ended <- pass[pb.Request](app.RecvMsg, up.SendMsg) }()
 		go func() { ended <- pass[pb.SequencedMessage](up.RecvMsg, app.SendMsg) }()

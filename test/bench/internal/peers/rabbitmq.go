@@ -108,13 +108,20 @@ func withEnvironment(command *exec.Cmd, environment []string) *exec.Cmd {
 	return command
 }
 
+// freePorts holds all of them until it has the last, so that they differ.
 func freePorts(n int) (ports []string, err error) {
+	var held []net.Listener
+	defer func() {
+		for _, listener := range held {
+			err = errors.Join(err, listener.Close())
+		}
+	}()
 	for range n {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
-		defer listener.Close()
+		held = append(held, listener)
 		ports = append(ports, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 	}
 	return ports, nil

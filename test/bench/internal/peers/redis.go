@@ -41,7 +41,7 @@ func (*Asynq) Settings() string {
 // Available implements trial.System.
 func (*Asynq) Available() error {
 	if _, err := exec.LookPath(redisProgram); err != nil {
-		return errors.New("Redis is not installed: hack/setup.sh bench")
+		return errors.New("there is no Redis here: hack/setup.sh bench")
 	}
 	return nil
 }

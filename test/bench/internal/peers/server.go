@@ -53,6 +53,6 @@ func (s *server) stop() error {
 	if err := syscall.Kill(-s.command.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("ending %s: %w", s.command.Path, err)
 	}
-	<-s.exited // killed as it was told
+	_ = <-s.exited // killed as it was told
 	return nil
 }

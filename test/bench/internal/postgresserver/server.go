@@ -167,6 +167,6 @@ func (db *server) stop() error {
 	if err := db.process.Process.Signal(syscall.SIGQUIT); err != nil {
 		return fmt.Errorf("ending PostgreSQL: %w", err)
 	}
-	<-db.exited // killed as it was told
+	_ = <-db.exited // killed as it was told
 	return nil
 }

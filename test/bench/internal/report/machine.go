@@ -31,11 +31,11 @@ func ThisMachine(dir string) Machine {
 	}
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
-		m.MemoryGiB = int((uint64(info.Totalram)*uint64(info.Unit) + 1<<29) >> 30)
+		m.MemoryGiB = int((info.Totalram*uint64(info.Unit) + 1<<29) >> 30)
 	}
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) == nil {
-		m.FileSystem = fileSystem(int64(fs.Type))
+		m.FileSystem = fileSystem(fs.Type)
 	}
 	if raw, err := os.ReadFile("/proc/loadavg"); err == nil {
 		m.Load, _, _ = strings.Cut(string(raw), " ")

@@ -75,13 +75,20 @@ func OpenLedger(path string) (*Ledger, error) {
 // Close gives the memory back; the file stays.
 func (l *Ledger) Close() error { return unix.Munmap(l.memory) }
 
-// Phase is how far the trial has come; SetPhase tells all processes.
-func (l *Ledger) Phase() Phase     { return Phase(l.head.phase.Load()) }
+// Phase is how far the trial has come.
+func (l *Ledger) Phase() Phase { return Phase(l.head.phase.Load()) }
+
+// SetPhase tells all processes.
 func (l *Ledger) SetPhase(p Phase) { l.head.phase.Store(uint32(p)) }
 
-// MeasureFrom says from when on times are measured, on the clock of Monotonic; Measures asks about a moment.
-func (l *Ledger) MeasureFrom(at int64)   { l.head.from.Store(at) }
-func (l *Ledger) Measures(at int64) bool { from := l.head.from.Load(); return from != 0 && at >= from }
+// MeasureFrom says from when on times are measured, on the clock of Monotonic.
+func (l *Ledger) MeasureFrom(at int64) { l.head.from.Store(at) }
+
+// Measures says whether times are measured at a moment.
+func (l *Ledger) Measures(at int64) bool {
+	from := l.head.from.Load()
+	return from != 0 && at >= from
+}
 
 // Take gives out n numbers and returns the first; false means that there are no more.
 func (l *Ledger) Take(n int) (uint64, bool) {
@@ -96,9 +103,11 @@ func (l *Ledger) Take(n int) (uint64, bool) {
 // Accept counts jobs that the system has accepted.
 func (l *Ledger) Accept(n int) { l.head.accepted.Add(uint64(n)) }
 
-// EndProducing says that nothing will be submitted any more; Ended reads it.
+// EndProducing says that nothing will be submitted any more.
 func (l *Ledger) EndProducing() { l.head.ended.Store(1) }
-func (l *Ledger) Ended() bool   { return l.head.ended.Load() == 1 }
+
+// Ended says whether that was said.
+func (l *Ledger) Ended() bool { return l.head.ended.Load() == 1 }
 
 // Handle notes that a worker was given a job. ok says that its bytes were right.
 func (l *Ledger) Handle(worker int, number uint64, ok bool) {
@@ -114,9 +123,13 @@ func (l *Ledger) Handle(worker int, number uint64, ok bool) {
 	l.head.handled[worker%MaxWorkers].n.Add(1)
 }
 
-// Submitted, Accepted and Handled are counts so far. Handled is of different jobs.
+// Submitted is how many numbers were given out so far.
 func (l *Ledger) Submitted() uint64 { return l.head.submitted.Load() }
-func (l *Ledger) Accepted() uint64  { return l.head.accepted.Load() }
+
+// Accepted is how many jobs were accepted so far.
+func (l *Ledger) Accepted() uint64 { return l.head.accepted.Load() }
+
+// Handled is how many different jobs were handled so far.
 func (l *Ledger) Handled() (n uint64) {
 	for i := range l.head.handled {
 		n += l.head.handled[i].n.Load()

@@ -127,7 +127,7 @@ func (c *process) stop() (last word, err error) {
 
 func (c *process) kill() error {
 	_ = syscall.Kill(-c.pid, syscall.SIGKILL)
-	for range c.words { //nolint:revive // until it has ended
+	for range c.words { // until it has ended
 	}
 	return <-c.done
 }
