@@ -39,6 +39,7 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 			t.putWorkers(workers)
 		}
 		t.state.cursor, result = plan.Result.Cursor, plan.Result
+		plan.Release()
 		return nil
 	})
 	if err != nil {

@@ -150,6 +150,7 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 			q.workers = workers
 		}
 		q.cursor, result = plan.Result.Cursor, plan.Result
+		plan.Release()
 		return nil
 	})
 	return result, err

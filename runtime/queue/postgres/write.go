@@ -38,6 +38,7 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 			t.workers = workers
 		}
 		t.flow.cursor, result = plan.Result.Cursor, plan.Result
+		plan.Release()
 		return nil
 	}
 	if err := q.write(op); err != nil {

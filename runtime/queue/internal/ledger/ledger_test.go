@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,28 @@ func TestExpired(t *testing.T) {
 	} {
 		if got := c.entry.Expired(since.Add(c.after), time.Hour); got != c.want {
 			t.Errorf("%s: expired %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A plan knows nothing of a released one whose memory it has, whatever their sizes.
+func TestAReleasedPlanLeavesNothing(t *testing.T) {
+	ids := make([]string, 3*few)
+	for i := range ids {
+		ids[i] = strconv.Itoa(i)
+	}
+	for round := range 3 {
+		for _, n := range []int{len(ids), 2, few, few + 1, 1} {
+			plan, err := Apply(empty{}, 5, checked(t, queue.Batch{Cursor: 5, Stores: stores(ids[:n]...)}), time.Now())
+			if err != nil || len(plan.Changes) != n || plan.Result.Cursor != int64(5+n) {
+				t.Fatalf("round %d: %d changes for %d jobs, cursor %d, error %v", round, len(plan.Changes), n, plan.Result.Cursor, err)
+			}
+			for i, change := range plan.Changes {
+				if change.After.MessageID != ids[i] || !change.New() || change.Job != i {
+					t.Fatalf("round %d, %d jobs: change %d is %+v", round, n, i, change)
+				}
+			}
+			plan.Release()
 		}
 	}
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -32,7 +33,22 @@ func (c Change) New() bool { return c.Before.StoreSeq == 0 }
 type Plan struct {
 	Changes []Change
 	Result  queue.Result
+	planner *planner
 }
+
+// Release gives the memory of Changes to the next plan. Nothing may refer to them afterwards; a plan that is not released costs its memory.
+func (p Plan) Release() {
+	if p.planner != nil && cap(p.planner.touched) <= mostKept {
+		clear(p.planner.touched[:cap(p.planner.touched)])
+		clear(p.planner.byID)
+		planners.Put(p.planner)
+	}
+}
+
+// planners are those of released plans, each with room for at most mostKept entries.
+var planners = sync.Pool{New: func() any { return &planner{} }}
+
+const mostKept = 4096
 
 // Apply plans one batch against a store whose append cursor is cursor. An error of the view is returned as it is; every other
 // error wraps queue.ErrConflict.
@@ -62,7 +78,7 @@ func Apply(view View, cursor int64, batch Batch, now time.Time) (Plan, error) {
 			return Plan{}, err
 		}
 	}
-	return Plan{Changes: p.changes(), Result: queue.Result{Cursor: p.cursor, Stores: stores}}, nil
+	return Plan{Changes: p.changes(), Result: queue.Result{Cursor: p.cursor, Stores: stores}, planner: p}, nil
 }
 
 // Redrive plans putting a dead letter back among the stored jobs. queue.ErrNotFound if ref is none.
@@ -111,18 +127,19 @@ type planner struct {
 	cursor  int64
 	touched []Change
 	altered []bool         // of touched
-	byID    map[string]int // the index in touched; nil where few are looked through faster
+	mapped  bool           // else few are looked through, which is faster
+	byID    map[string]int // the index in touched
 }
 
 // few is how many entries are looked through rather than found by a map.
 const few = 16
 
 func newPlanner(view View, cursor int64, batch Batch, now time.Time) *planner {
-	size := batch.size()
-	p := &planner{
-		view: view, now: stamp(now), cursor: cursor, touched: make([]Change, 0, size), altered: make([]bool, 0, size),
-	}
-	if size > few {
+	p, size := planners.Get().(*planner), batch.size()
+	p.view, p.now, p.cursor = view, stamp(now), cursor
+	p.touched, p.altered = slices.Grow(p.touched[:0], size), slices.Grow(p.altered[:0], size)
+	p.mapped = size > few
+	if p.mapped && p.byID == nil {
 		p.byID = make(map[string]int, size)
 	}
 	return p
@@ -211,7 +228,7 @@ func (p *planner) find(id string) (int, error) {
 }
 
 func (p *planner) look(id string) int {
-	if p.byID != nil {
+	if p.mapped {
 		if n, ok := p.byID[id]; ok {
 			return n
 		}
@@ -236,7 +253,7 @@ func (p *planner) held(seq int64) (bool, error) {
 
 func (p *planner) keep(c Change) int {
 	n := len(p.touched)
-	if p.byID != nil {
+	if p.mapped {
 		p.byID[c.After.MessageID] = n
 	}
 	p.touched, p.altered = append(p.touched, c), append(p.altered, false)
