@@ -166,7 +166,11 @@ func (c *Controller) claimsResolved(now Now, ev ClaimsResolved) {
 		c.completed(ref, c.seen(ref))
 	}
 	for _, ref := range ev.Ended {
-		if j := c.seen(ref); j != nil {
+		switch j := c.seen(ref); {
+		case j == nil:
+		case slices.Contains(ev.Dropped, ref): // its handler was too late
+			c.emit(JobSettled{Ref: ref, DeadLettered: true, Reason: "a person dropped it"})
+		default:
 			c.completed(ref, j)
 		}
 	}

@@ -114,11 +114,11 @@ type (
 		Ref   queue.JobRef
 	}
 	// ClaimsResolved answers ResolveClaims with its first three fields. Ended are the jobs whose end is durable, Confirmed those of
-	// them that were dead letters until now. What a host could not find out before it ended is in neither.
+	// them that were dead letters until now, Dropped those that a person dropped. What a host could not find out before it ended is in none.
 	ClaimsResolved struct {
-		Epoch             queue.Epoch
-		PodUID, BindingID string
-		Ended, Confirmed  []queue.JobRef
+		Epoch                     queue.Epoch
+		PodUID, BindingID         string
+		Ended, Confirmed, Dropped []queue.JobRef
 	}
 )
 

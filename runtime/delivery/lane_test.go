@@ -518,6 +518,22 @@ func TestEachLoadAsksWhatBecameOfAJob(t *testing.T) {
 	w.confirmedOnce()
 }
 
+// A person may drop such a job at the other writer: whoever waits for it hears that, whatever its handler said.
+func TestAFinishedJobThatIsDroppedIsNotCalledConfirmed(t *testing.T) {
+	w, a, p := withJobs(t, 1, nil)
+	w.blind = true
+	ref := reloadAfterRival(w, a, p)
+	w.equal("drop", w.queue.Drop(t.Context(), w.ctl.epoch, ref, "test"), nil)
+	w.step(Dropped{w.ctl.epoch, ref})
+	w.blind = false
+	w.applyErr = failing(3, func(queue.Batch) bool { return true })
+	p.submit(newJob("newer"))
+	w.advance(time.Minute)
+	w.equal("settled", w.settled[0], JobSettled{Ref: ref, DeadLettered: true, Reason: "a person dropped it"})
+	st := w.ctl.Stats()
+	w.equal("dirty, letters, confirmed", []any{st.DirtyConfirms, st.DeadLetters, st.Confirmed}, []any{0, int64(0), uint64(0)})
+}
+
 // A person may put such a job back before it is known what became of it: the proof that its handler finished counts for it then.
 func TestAFinishedJobThatIsPutBackIsNotRunAgain(t *testing.T) {
 	w, a, p := withJobs(t, 1, nil)

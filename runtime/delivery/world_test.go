@@ -197,6 +197,8 @@ func (w *world) resolve(a ResolveClaims) ClaimsResolved {
 				continue
 			}
 			ev.Confirmed = append(ev.Confirmed, ref)
+		case ok && state.StoreSeq == ref.StoreSeq && state.Status == queue.StatusDropped:
+			ev.Dropped = append(ev.Dropped, ref)
 		}
 		ev.Ended = append(ev.Ended, ref)
 	}

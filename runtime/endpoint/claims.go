@@ -40,6 +40,9 @@ func (p *Producer) resolveOnce(a delivery.ResolveClaims, tried map[queue.JobRef]
 			event.Confirmed, event.Ended = append(event.Confirmed, ref), append(event.Ended, ref)
 		case !known || state.Status != queue.StatusStored:
 			event.Ended = append(event.Ended, ref)
+			if known && state.Status == queue.StatusDropped {
+				event.Dropped = append(event.Dropped, ref)
+			}
 		}
 	}
 	if len(letters) == 0 {

@@ -175,6 +175,9 @@ func (p *producer) resolveAgain(a delivery.ResolveClaims, tried map[queue.JobRef
 				done.Ended, done.Confirmed = append(done.Ended, ref), append(done.Confirmed, ref)
 			case status != queue.StatusStored:
 				done.Ended = append(done.Ended, ref)
+				if status == queue.StatusDropped {
+					done.Dropped = append(done.Dropped, ref)
+				}
 			}
 		}
 		if len(letters) == 0 {

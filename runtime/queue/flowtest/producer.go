@@ -117,6 +117,9 @@ func (p *producer) resolve(ctx context.Context, a delivery.ResolveClaims) {
 			}
 			ev.Confirmed = append(ev.Confirmed, ref)
 		}
+		if known && state.Status == queue.StatusDropped {
+			ev.Dropped = append(ev.Dropped, ref)
+		}
 		ev.Ended = append(ev.Ended, ref)
 	}
 	p.step(ev)
