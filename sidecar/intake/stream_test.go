@@ -130,7 +130,8 @@ func (w *world) converse(t *testing.T, client *http.Client, address, query strin
 	c := &conversation{t: t, send: send, done: make(chan struct{}), leave: leave}
 	go func() {
 		defer close(c.done)
-		if response, err := client.Do(request); err == nil {
+		response, err := client.Do(request) //nolint:bodyclose // the end of the test closes it
+		if err == nil {
 			c.answer = response
 		}
 	}()
@@ -528,7 +529,7 @@ func TestStreamLeavesItsConnectionUsable(t *testing.T) {
 			t.Fatal(err)
 		}
 		response.Body.Close()
-		if response.StatusCode != 200 || reused != (n > 0) {
+		if response.StatusCode != http.StatusOK || reused != (n > 0) {
 			t.Errorf("request %d: %d, reused %v", n, response.StatusCode, reused)
 		}
 	}

@@ -57,7 +57,7 @@ func (j *journal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (j *journal) record(lines ...string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if _, err := io.WriteString(j.file, strings.Join(lines, "")); err != nil {
+	if _, err := j.file.WriteString(strings.Join(lines, "")); err != nil {
 		return err
 	}
 	return j.file.Sync()
