@@ -40,3 +40,24 @@ func TestRefusedSubmissionsLeaveNothingInLine(t *testing.T) {
 		t.Errorf("those who wait lost their place: %v", p.desk.waiting)
 	}
 }
+
+// A receipt is its caller's: what the controller repeats, or says of the same job in another session, does not change it in the caller's hands.
+func TestReceiptKeepsWhatItSaid(t *testing.T) {
+	p := NewProducer(ProducerOptions{Config: delivery.DefaultControllerConfig(), Log: logr.Discard(), Intake: delivery.SetIntake{Open: true}})
+	answer := make(waiting, 1)
+	s := &submission{entry: Submission{Job: protocol.Job{MessageID: "id", Payload: []byte("payload")}}, answer: answer, token: 1}
+	p.desk.open[1] = s
+	p.desk.stored(protocol.Stored{Session: "one", Token: 1, MessageID: "id", StoreSeq: 5, Verdict: protocol.StoredNew})
+	receipt := (<-answer).Receipt
+	p.desk.renew("two")
+	p.desk.waiting, s.token = nil, 2
+	p.desk.open[2] = s
+	p.desk.stored(protocol.Stored{Session: "two", Token: 2, MessageID: "id", StoreSeq: 5, Verdict: protocol.AlreadyStored})
+	if receipt.Verdict != protocol.StoredNew || receipt.Session != "one" || receipt.Token != 1 {
+		t.Errorf("the receipt says %+v now", receipt.Stored)
+	}
+	p.desk.acknowledge(s)
+	if len(p.desk.open) != 0 {
+		t.Error("the acknowledgement is not that of the session that lives")
+	}
+}
