@@ -122,6 +122,8 @@ func TestClientOverBrokenConnections(t *testing.T) {
 	const jobs, rounds = 3000, 6
 	f := newFlow(t, memoryQueue(t))
 	f.options.Config.DeliveryConfirmation = true
+	// As in earnest: each answer that is repeated is acknowledged again, and a busy machine takes longer than 50 ms for all of them.
+	f.options.Config.RetryInterval = delivery.DefaultControllerConfig().RetryInterval
 	f.start(t)
 	var confirmed atomic.Int64
 	peer := f.peer(t, "user:app")
