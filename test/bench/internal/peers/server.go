@@ -53,6 +53,8 @@ func (s *server) stop() error {
 	if err := syscall.Kill(-s.command.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("ending %s: %w", s.command.Path, err)
 	}
-	_ = <-s.exited // killed as it was told
+	if _, killed := errors.AsType[*exec.ExitError](<-s.exited); !killed {
+		return fmt.Errorf("%s had ended by itself", s.command.Path)
+	}
 	return nil
 }

@@ -63,7 +63,7 @@ type server struct {
 	port          int
 	as            *syscall.SysProcAttr
 	process       *exec.Cmd
-	exited        chan error
+	exited        chan struct{}
 }
 
 // Serve starts a server with an empty database and tells its URL under a name.
@@ -72,7 +72,7 @@ func Serve(ctx context.Context, s *trial.Stage, name string) (stop func() error,
 	if err != nil {
 		return nil, err
 	}
-	db := &server{dir: s.Path("postgres"), programs: programs, exited: make(chan error, 1)}
+	db := &server{dir: s.Path("postgres"), programs: programs, exited: make(chan struct{})}
 	if db.as, err = db.home(); err != nil {
 		return nil, err
 	}
@@ -138,7 +138,10 @@ func (db *server) start(ctx context.Context) error {
 	if err := db.process.Start(); err != nil {
 		return fmt.Errorf("starting PostgreSQL: %w", err)
 	}
-	go func() { db.exited <- db.process.Wait() }()
+	go func() {
+		defer close(db.exited)
+		_ = db.process.Wait() // stop is how it ends
+	}()
 	if err := db.create(ctx); err != nil {
 		return errors.Join(err, db.stop())
 	}
@@ -167,6 +170,6 @@ func (db *server) stop() error {
 	if err := db.process.Process.Signal(syscall.SIGQUIT); err != nil {
 		return fmt.Errorf("ending PostgreSQL: %w", err)
 	}
-	_ = <-db.exited // killed as it was told
+	<-db.exited
 	return nil
 }
