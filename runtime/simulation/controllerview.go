@@ -494,7 +494,6 @@ func (v *controllerView) checkStats(dispatched bool) {
 		}
 	}
 	// Payloads in memory: the budget, and jobs for which workers waited.
-	v.mostRoom = max(v.mostRoom, len(v.w.pods)*v.widest)
 	if most := v.mostMemory + int64(v.mostRoom)*maxPayload; s.MemoryBytes > most {
 		v.w.violate("I-12", "%s keeps %d payload bytes, at most %d are allowed", v.p.name, s.MemoryBytes, most)
 	}
@@ -550,6 +549,7 @@ func (v *controllerView) bound(conn delivery.ConnID, m protocol.RegistrationAck)
 	incarnation, ok := v.registered[conn]
 	b := v.bindings[m.BindingID]
 	v.widest = max(v.widest, m.Window)
+	v.mostRoom = max(v.mostRoom, max(len(v.w.pods), len(v.bindings)+1)*v.widest)
 	switch {
 	case !ok:
 		v.w.violate("I-3", "%s acknowledges a registration that stream %d never sent", v.p.name, conn)
