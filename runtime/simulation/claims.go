@@ -104,7 +104,8 @@ func (v *controllerView) checkGuards(b *bindingView, ref queue.JobRef) {
 		return
 	}
 	for _, g := range v.guards[ref.StoreSeq] {
-		if g.sidecar.pod.uid != b.incarnation.PodUID && g.holds(v.w, ref) && !v.replaced(g.sidecar) {
+		told := v.gone[protocol.Incarnation{PodUID: g.sidecar.pod.uid, BootNonce: g.sidecar.name}] // that it is over, truly or not
+		if g.sidecar.pod.uid != b.incarnation.PodUID && g.holds(v.w, ref) && !v.replaced(g.sidecar) && !told {
 			v.w.violate("re-run", "%s dispatches %v to %s, %s of %s has it", v.p.name, ref, b.incarnation.PodUID, g.sidecar.name, g.sidecar.pod.name)
 		}
 	}
