@@ -179,6 +179,7 @@ manifests: $(CONTROLLER_GEN) ## Generate CRDs and roles
 .PHONY: proto
 proto: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) ## Generate the wire schema's code
 	@PATH="$(TOOLS):$$PATH" $(BUF) generate
+	@$(BUF) build --path runtime/protocol/app --as-file-descriptor-set --exclude-source-info -o examples/python-grpc/app.binpb
 
 .PHONY: docs
 docs: ## Generate the reference docs
