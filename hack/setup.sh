@@ -28,6 +28,19 @@ want_file() {
 	fi
 }
 
+# want_python MODULE PACKAGE… looks into every python3 of the PATH: the first need not be the one that has Debian's modules.
+want_python() {
+	local module=$1 python
+	shift
+	for python in $(type -ap python3); do
+		if "$python" -c "import $module" 2>/dev/null; then
+			return
+		fi
+	done
+	missing_commands+=("the Python module $module")
+	missing_packages+=("$@")
+}
+
 for need in "$@"; do
 	case $need in
 	go)
@@ -58,9 +71,12 @@ for need in "$@"; do
 		no_services=true
 		;;
 	apps)
-		# The interpreters of the sample apps.
+		# The interpreters of the sample apps, and the libraries of those that take jobs over gRPC.
 		want python3 python3
+		want_python grpc python3-grpcio
+		want_python google.protobuf python3-protobuf
 		want node nodejs
+		want npm npm
 		;;
 	cluster)
 		want go golang-go
@@ -102,6 +118,10 @@ if [ ${#missing_packages[@]} -gt 0 ]; then
 		trap 'rm -f "$policy"' EXIT
 	fi
 	hack/progress.sh "apt-get install" apt-get install -y -qq --no-install-recommends "${missing_packages[@]}" >/dev/null
+fi
+
+if [[ " $* " == *" apps "* ]]; then
+	(cd examples/node-grpc && ../../hack/progress.sh "npm ci" npm ci --ignore-scripts --no-audit --no-fund)
 fi
 
 # Any Go from 1.21 on fetches the version that go.mod names by itself. An older one, such as that of Debian 12, can fetch it as the

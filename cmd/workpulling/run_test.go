@@ -54,6 +54,7 @@ spec:
 type bench struct {
 	t                       *testing.T
 	dir, results, manifests string
+	environ                 []string // on top of the test's
 	client                  *http.Client
 	run                     *exec.Cmd
 	output                  *os.File
@@ -105,7 +106,7 @@ func (b *bench) start(arguments ...string) {
 	}
 	arguments = append([]string{"run", "-f", b.manifests, "--data", filepath.Join(b.dir, "data"), "--listen", "127.0.0.1:0"}, arguments...)
 	b.run = exec.Command(self, arguments...)
-	b.run.Env = append(os.Environ(), asWorkpulling+"=1")
+	b.run.Env = append(append(os.Environ(), asWorkpulling+"=1"), b.environ...)
 	b.run.Stdout, b.run.Stderr = b.output, b.output
 	b.run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := b.run.Start(); err != nil {
