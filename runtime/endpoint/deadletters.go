@@ -55,6 +55,8 @@ func (p *Producer) Redrive(ctx context.Context, ref queue.JobRef, audit string) 
 func (p *Producer) Drop(ctx context.Context, ref queue.JobRef, audit string) error {
 	return p.settleLetter(ctx, ref, "dropping a dead letter", func(epoch queue.Epoch) (delivery.Event, error) {
 		return delivery.Dropped{Epoch: epoch, Ref: ref}, p.insist(ref, queue.StatusDropped, func(ctx context.Context) error {
+			p.letters.mu.Lock()
+			defer p.letters.mu.Unlock()
 			return p.options.Queue.Drop(ctx, epoch, ref, audit)
 		})
 	})

@@ -29,3 +29,9 @@ func (p *Producer) Resolve(ctx context.Context, refs ...queue.JobRef) error {
 		p.resolve(delivery.ResolveClaims{Epoch: p.controller.Stats().Epoch, Refs: refs})
 	})
 }
+
+// Idle tells whether no operation of the queue is on its way whose outcome the Controller waits for.
+func (p *Producer) Idle(ctx context.Context) (idle bool) {
+	_ = p.loop.call(ctx, func() { idle = p.lane.idle() })
+	return idle
+}

@@ -212,6 +212,69 @@ func TestClaimedLetterIsCountedOut(t *testing.T) {
 	}
 }
 
+// What is found out about one job is not lost because another one cannot be looked up.
+func TestClaimedLettersAreCountedOutTogether(t *testing.T) {
+	f, q, _ := twoLetters(t)
+	letters, err := f.producer.ListDeadLetters(t.Context(), 0, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.failLookups(1)
+	if err := f.producer.Resolve(t.Context(), letters[0].JobRef, letters[1].JobRef); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both are confirmed", func() bool { return f.stats(t).Confirmed == 2 })
+	if n := f.stats(t).DeadLetters; n != 0 {
+		t.Errorf("%d dead letters are counted, there is none", n)
+	}
+}
+
+// Two workers may have finished the same job. However the queue fails meanwhile, it is counted out of the dead letters once.
+func TestLetterClaimedTwiceIsCountedOutOnce(t *testing.T) {
+	f, q, letter := twoLetters(t)
+	before := q.applied()
+	q.set(errors.New("no connection"), nil)
+	for range 2 {
+		if err := f.producer.Resolve(t.Context(), letter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "both have been tried", func() bool { return q.applied() >= before+6 })
+	q.set(nil, nil)
+	eventually(t, "both questions are answered", func() bool { return f.producer.Idle(t.Context()) })
+	if s := f.stats(t); s.DeadLetters != 1 || s.Confirmed != 1 {
+		t.Errorf("%d dead letters and %d confirmed jobs are counted, want one of each", s.DeadLetters, s.Confirmed)
+	}
+}
+
+// A dead letter is confirmed or dropped, and what is told of it is what happened.
+func TestLetterIsNotDroppedWhileItIsConfirmed(t *testing.T) {
+	f, q, letter := twoLetters(t)
+	before, hold := q.applied(), make(chan struct{})
+	q.block(hold)
+	if err := f.producer.Resolve(t.Context(), letter); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its confirm is on its way", func() bool { return q.applied() > before })
+	done := make(chan struct{})
+	var dropped error
+	go func() {
+		defer close(done)
+		dropped = f.producer.Drop(t.Context(), letter, "test")
+	}()
+	select { // one that does not wait is quick
+	case <-done:
+	case <-time.After(100 * time.Millisecond):
+	}
+	q.block(nil)
+	close(hold)
+	<-done
+	eventually(t, "the question is answered", func() bool { return f.producer.Idle(t.Context()) })
+	if s := f.stats(t); s.DeadLetters != 1 || (s.Confirmed == 1) == (dropped == nil) {
+		t.Errorf("%d dead letters and %d confirmed jobs are counted; dropping: %v", s.DeadLetters, s.Confirmed, dropped)
+	}
+}
+
 // Of two decisions about one dead letter, one happens, whatever becomes of the answers.
 func TestOneDecisionAtATime(t *testing.T) {
 	f, q, letter := twoLetters(t)

@@ -19,6 +19,7 @@ type faultyQueue struct {
 	hold  chan struct{} // Apply and Redrive wait for it or their context
 	lose  int           // so many answers to Redrive and Drop, and to Apply of nothing but confirms, are lost after they happened
 	blind int           // so many calls of Lookup fail
+	calls int           // of Apply so far
 }
 
 var errLostAnswer = errors.New("the connection broke")
@@ -66,6 +67,13 @@ func (q *faultyQueue) set(apply, load error) {
 	q.apply, q.load = apply, load
 }
 
+// applied is how many calls of Apply have begun.
+func (q *faultyQueue) applied() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.calls
+}
+
 func (q *faultyQueue) block(hold chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,6 +83,7 @@ func (q *faultyQueue) block(hold chan struct{}) {
 func (q *faultyQueue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch) (queue.Result, error) {
 	q.mu.Lock()
 	err, hold := q.apply, q.hold
+	q.calls++
 	q.mu.Unlock()
 	if hold != nil {
 		select {

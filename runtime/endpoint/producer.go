@@ -93,6 +93,7 @@ type Producer struct {
 	orphans   atomic.Int64  // as last counted
 	silence   atomic.Int64  // time.Duration, see SetStreamTimeout
 	timeout   atomic.Int64  // time.Duration, see SetOperationTimeout
+	letters   letters
 
 	// Owned by the loop.
 	controller *delivery.Controller
@@ -138,6 +139,7 @@ func NewProducer(options ProducerOptions) *Producer {
 		waiters:    waiters{},
 		failures:   stageCounter{},
 		deciding:   map[queue.JobRef]bool{},
+		letters:    letters{tried: map[triedLetter]bool{}},
 	}
 	p.desk, p.take = newDesk(deskOf{p}), p.takeSubmissions
 	p.SetOperationTimeout(options.OperationTimeout)

@@ -155,15 +155,24 @@ func (p *producer) read(a delivery.ReadJobs) {
 	})
 }
 
-// resolve is runtime/endpoint's: what became of claimed jobs that the controller does not hold. It goes on until it knows of every dead
-// letter whether it is confirmed.
-func (p *producer) resolve(a delivery.ResolveClaims) { p.resolveAgain(a, map[queue.JobRef]bool{}) }
+// triedLetter is runtime/endpoint's.
+type triedLetter struct {
+	epoch queue.Epoch
+	ref   queue.JobRef
+}
 
-func (p *producer) resolveAgain(a delivery.ResolveClaims, tried map[queue.JobRef]bool) {
+// resolve is runtime/endpoint's: what became of claimed jobs that the controller does not hold. It goes on until it knows of every dead
+// letter whether it is confirmed, one try at a time.
+func (p *producer) resolve(a delivery.ResolveClaims) {
+	if p.resolving {
+		p.questions = append(p.questions, a)
+		return
+	}
+	p.resolving = true
 	w := p.w
 	var letters []queue.JobRef
 	var done delivery.ClaimsResolved
-	answered := false // one answer a try, and one try at a time
+	answered := false // one answer a try
 	p.run(w.planOperation(false), func() error {
 		done = delivery.ClaimsResolved{Epoch: a.Epoch, PodUID: a.PodUID, BindingID: a.BindingID}
 		letters = nil
@@ -171,7 +180,7 @@ func (p *producer) resolveAgain(a delivery.ResolveClaims, tried map[queue.JobRef
 			switch _, status := w.store.lookup(ref); {
 			case status == queue.StatusDeadLettered:
 				letters = append(letters, ref)
-			case tried[ref] && (status == "" || status == queue.StatusConfirmed):
+			case p.tried[triedLetter{a.Epoch, ref}] && (status == "" || status == queue.StatusConfirmed):
 				done.Ended, done.Confirmed = append(done.Ended, ref), append(done.Confirmed, ref)
 			case status != queue.StatusStored:
 				done.Ended = append(done.Ended, ref)
@@ -188,6 +197,9 @@ func (p *producer) resolveAgain(a delivery.ResolveClaims, tried map[queue.JobRef
 		w.ledger.applied(p, a.Epoch, batch, result, err)
 		if err == nil {
 			w.counts.LettersClaimed += uint64(len(letters))
+			for _, ref := range letters {
+				p.tried[triedLetter{a.Epoch, ref}] = true // in case that its answer is lost
+			}
 			done.Ended, done.Confirmed = append(done.Ended, letters...), append(done.Confirmed, letters...)
 		}
 		return err
@@ -196,18 +208,23 @@ func (p *producer) resolveAgain(a delivery.ResolveClaims, tried map[queue.JobRef
 			return
 		}
 		answered = true
-		definite := err == nil || queue.Terminal(err)
-		for _, ref := range letters {
-			tried[ref] = true
+		p.resolving = false
+		if err != nil && !queue.Terminal(err) {
+			w.plan(100*time.Millisecond+w.upTo(time.Second), func() { p.receive(func() { p.resolve(a) }) })
+		} else {
+			for _, ref := range a.Refs {
+				delete(p.tried, triedLetter{a.Epoch, ref})
+			}
+			if err != nil {
+				done = delivery.ClaimsResolved{Epoch: a.Epoch, PodUID: a.PodUID, BindingID: a.BindingID}
+			}
+			p.take(done)
 		}
-		if !definite {
-			w.plan(100*time.Millisecond+w.upTo(time.Second), func() { p.receive(func() { p.resolveAgain(a, tried) }) })
-			return
+		if len(p.questions) > 0 && !p.resolving {
+			next := p.questions[0]
+			p.questions = p.questions[1:]
+			p.resolve(next)
 		}
-		if err != nil {
-			done = delivery.ClaimsResolved{Epoch: a.Epoch, PodUID: a.PodUID, BindingID: a.BindingID}
-		}
-		p.take(done)
 	})
 }
 

@@ -35,13 +35,16 @@ type producer struct {
 	crashIn     int    // crash between the actions of the step that brings this to zero; negative is never
 	config      delivery.ControllerConfig
 	deciding    map[queue.JobRef]bool // dead letters that a decision is being written about
+	resolving   bool                  // a try to find out about claims is under way; the next ones wait
+	questions   []delivery.ResolveClaims
+	tried       map[triedLetter]bool // confirms of dead letters that may have happened
 }
 
 func (w *flow) bootProducer() {
 	p := &producer{
 		w: w, name: w.name("producer"), clock: w.newClock(), armed: -1, crashIn: -1, config: w.tunables.controller,
 		streams: map[delivery.ConnID]*stream{}, attachments: map[delivery.ConnID]*attachment{},
-		deciding: map[queue.JobRef]bool{},
+		deciding: map[queue.JobRef]bool{}, tried: map[triedLetter]bool{},
 	}
 	p.view = newControllerView(p)
 	p.machine = w.machines.Controller(p.config, &machineRandom{owner: p.name, rng: w.childRandom()})
