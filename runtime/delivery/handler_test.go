@@ -326,3 +326,34 @@ func TestAboveSetIsBounded(t *testing.T) {
 	w.advance(time.Minute)
 	w.equal("confirmed", w.ctl.Stats().Confirmed, 12_000)
 }
+
+// A claim may end a job that a person has put back before the controller was told, while another worker still runs it and asks for it
+// again: the job cannot be read, and nothing is broken by that.
+func TestAPutBackJobThatEndedMayStillRun(t *testing.T) {
+	w := newWorld(t, func(c *ControllerConfig) { c.MaxAttempts = 1 })
+	p, a := w.producer(10), w.worker("a", nil)
+	p.submit(newJob("1"))
+	w.advance(100 * time.Millisecond) // its start is reported
+	claim := claimOf(a.starts[0], protocol.ClaimRunning)
+	a.disconnect()
+	w.advance(11 * time.Second)
+	w.equal("dead letters", w.ctl.Stats().DeadLetters, 1)
+	ref := queue.JobRef{MessageID: "1", StoreSeq: 1}
+	word := w.redrive(ref)
+	_, err := w.queue.Apply(t.Context(), w.ctl.epoch, queue.Batch{Confirms: []queue.JobRef{ref}})
+	w.equal("confirm", err, nil)
+	w.step(ClaimsResolved{Epoch: w.ctl.epoch, Confirmed: []queue.JobRef{ref}, Ended: []queue.JobRef{ref}})
+
+	w.holdReads = true
+	w.step(word)
+	w.fromWorker = func(_ *testWorker, m protocol.FromWorker) bool { return false }
+	a.connect()
+	a.forge(claim)
+	w.equal("adopted", w.ctl.Stats().Adopted, 1)
+	b := w.ctl.pods["a"].binding
+	a.inject(protocol.Request{BindingRef: protocol.BindingRef{BindingID: b.id, Secret: b.secret}, RequestUpTo: 50, ViaTimeout: true})
+	w.holdReads = false
+	w.release()
+	w.equal("failed", len(w.failed), 0)
+	w.equal("in flight, waiting, letters", []any{w.ctl.Stats().InFlight, w.ctl.Stats().BacklogJobs, w.ctl.Stats().DeadLetters}, []any{1, 0, int64(0)})
+}

@@ -289,8 +289,15 @@ func (c *Controller) redriven(now Now, row queue.Row) {
 	c.finishUnseen(now, j)
 }
 
-// vanished lets go of a re-driven job that ended before the word about it came, by a claim that overtook it.
+// vanished lets go of a re-driven job that ended before the word about it came, by a claim that overtook it. Where a worker runs it all
+// the same, that one has the last word, which changes nothing.
 func (c *Controller) vanished(j *job) {
+	if j.place == bound {
+		c.unwant(j)
+		j.redriven = false
+		c.counts.deadLetters++
+		return
+	}
 	c.backlog.withdraw(j)
 	delete(c.jobs, j.body.MessageID)
 	j.place = 0
