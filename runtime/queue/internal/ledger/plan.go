@@ -39,7 +39,7 @@ type Plan struct {
 // Release gives the memory of Changes to the next plan. Nothing may refer to them afterwards; a plan that is not released costs its memory.
 func (p Plan) Release() {
 	if p.planner != nil && cap(p.planner.touched) <= mostKept {
-		clear(p.planner.touched[:cap(p.planner.touched)])
+		clear(p.planner.touched)
 		clear(p.planner.byID)
 		planners.Put(p.planner)
 	}
