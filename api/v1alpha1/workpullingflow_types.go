@@ -644,7 +644,7 @@ type FailureStatus struct {
 	Time metav1.Time `json:"time,omitzero"`
 
 	// recoverNonce is set where the failure was terminal: the flow starts anew
-	// when spec.recoverNonce differs from it.
+	// when spec.recoverNonce differs from it. It is removed then.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

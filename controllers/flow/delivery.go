@@ -97,8 +97,13 @@ func (o *observation) remedy(s *protocolv1.FlowStats) string {
 const maxNonce = 1<<31 - 1
 
 // rememberFailure keeps the latest failure, also after a recovery. Only one that ends the flow for good carries the nonce that a person has
-// to change; data of a newer format are not touched and can be loaded by the right version, whatever the nonce is.
+// to change, until that is done: the failure does not count again where the nonce is changed back. Data of a newer format are not touched and
+// can be loaded by the right version, whatever the nonce is.
 func (o *observation) rememberFailure(status *v1alpha1.WorkPullingFlowStatus, changed []conditions.Transition) {
+	if last := status.LastFailure; last != nil && last.RecoverNonce != nil && *last.RecoverNonce != o.flow.Spec.RecoverNonce {
+		status.LastFailure = last.DeepCopy()
+		status.LastFailure.RecoverNonce = nil // one that fails under it still says so below
+	}
 	told := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeliveryFailed)
 	s := o.stats.Stats
 	if told == nil || told.Status != metav1.ConditionTrue || s.GetFailureStage() == "" {

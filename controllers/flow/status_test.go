@@ -334,8 +334,13 @@ func TestAFailureIsToldOnceAndRemembered(t *testing.T) {
 	if c.Status != metav1.ConditionFalse || !c.LastTransitionTime.After(before.Time) {
 		t.Errorf("after the recovery: %+v", c)
 	}
+	want.RecoverNonce = nil // answered
 	if diff := cmp.Diff(want, healed.LastFailure); diff != "" {
 		t.Errorf("last failure after the recovery (-want +got):\n%s", diff)
+	}
+	o.flow.Spec.RecoverNonce = 3
+	if got := document(o.flow, runtimeconfig.IntakeOpen, Settings{}); got.Halted != nil {
+		t.Errorf("after the nonce was changed back a new pod is told %v", got.Halted)
 	}
 }
 

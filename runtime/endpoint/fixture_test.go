@@ -37,6 +37,7 @@ type flow struct {
 
 	producer *endpoint.Producer
 	stop     func()
+	prepared func(*endpoint.Producer) // is called before Run
 }
 
 func fastConfig() delivery.ControllerConfig {
@@ -75,6 +76,9 @@ func (f *flow) start(t *testing.T) {
 	server := transport.NewServer(transport.ServerTLS(certificate))
 	f.producer = endpoint.NewProducer(f.options)
 	f.producer.Register(server)
+	if f.prepared != nil {
+		f.prepared(f.producer)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	ended := make(chan struct{})

@@ -8,9 +8,14 @@ import (
 )
 
 // Recover begins anew after a terminal failure, with a fresh Controller that loads under the next epoch: the explicit respawn (G-163,
-// B-237). Streams of producers go on, workers come back by themselves. It does nothing while the flow has not failed.
+// B-237). Streams of producers go on, workers come back by themselves. It does nothing while the flow has not failed. Before Run it answers
+// ProducerOptions.Halted.
 func (p *Producer) Recover() {
 	p.loop.post(func() {
+		if p.incarnation == 0 { // what Run does first is still to come
+			p.options.Halted = nil
+			return
+		}
 		if p.failure == nil || p.stopping {
 			return
 		}

@@ -117,6 +117,15 @@ func TestHaltedProducerLoadsNothing(t *testing.T) {
 	c.check(t, 5)
 }
 
+// Whoever changes the nonce between the start of a process and that of its flow is heard.
+func TestRecoverBeforeTheStartCounts(t *testing.T) {
+	f := newFlow(t, memoryQueue(t))
+	f.options.Halted = &delivery.Failed{Stage: delivery.StageStore, Cause: queue.ErrFenced}
+	f.prepared = func(p *endpoint.Producer) { p.Recover() }
+	f.start(t)
+	submit(t, f, 0, 1)
+}
+
 // B-060, G-X16: what was stored and never accepted is counted, listed and accepted by a person; nothing else removes it.
 func TestB060_OrphansAreCountedAndAccepted(t *testing.T) {
 	f := newFlow(t, memoryQueue(t))

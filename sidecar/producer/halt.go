@@ -25,8 +25,8 @@ type haltRecord struct {
 
 // haltedBy returns the failure that keeps the queue from being loaded, nil if none does: by the configuration, by the word that was left at
 // the Lease, or by the file. A record that cannot be read is that of a failure
-// which nobody knows any more; it is replaced by one that says so, under the nonce in force, so that changing the nonce answers it. The
-// error says that this could not be done: the failure is returned nevertheless.
+// which nobody knows any more; it is replaced by one that says so, under the nonce in force, so that changing the nonce answers it. A
+// record of another nonce is answered, and removed. The error says that this could not be done: the failure is returned nevertheless.
 func haltedBy(file, word string, document runtimeconfig.Producer) (*delivery.Failed, error) {
 	if document.Halted != nil {
 		return failedOf(*document.Halted), nil
@@ -42,9 +42,17 @@ func haltedBy(file, word string, document runtimeconfig.Producer) (*delivery.Fai
 		unknown := delivery.Failed{Stage: delivery.StageLoad, Cause: fmt.Errorf("an earlier process failed for good, and why is not known: %w", err)}
 		return &unknown, recordHalt(file, document, unknown)
 	case record.RecoverNonce != document.RecoverNonce:
-		return nil, nil
+		return nil, forgetHalt(file)
 	}
 	return failedOf(record.Halt), nil
+}
+
+// forgetHalt removes the record of a failure that a person has answered, so that it does not come back where the nonce is changed back.
+func forgetHalt(file string) error {
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the record of a failure: %w", err)
+	}
+	return nil
 }
 
 func readHalt(file string) (haltRecord, error) {

@@ -1,7 +1,10 @@
 package producer_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -37,12 +40,8 @@ func TestAHaltedFlowIsNotTakenOver(t *testing.T) {
 	for _, p := range c.members {
 		p.configure(func(d *runtimeconfig.Producer) { d.Halted = halt })
 	}
-	for i, p := range c.members {
-		_, hash, err := runtimeconfig.Marshal(p.document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.until(fmt.Sprintf("member %d has heard of it", i), func() bool { return p.operator.stats().GetConfigHash() == hash })
+	for _, p := range c.members {
+		p.heard()
 	}
 	if err := failed.stop(); err != nil {
 		t.Fatal(err)
@@ -102,6 +101,41 @@ func (c *crew) halted(failed int, epoch queue.Epoch) []*pod {
 		c.t.Errorf("a halted flow was loaded: epoch %d after %d", got, epoch)
 	}
 	return left
+}
+
+// A failure that a person has answered is over: a flow that works does not end by it at the next takeover because the nonce was changed back.
+func TestAnAnsweredFailureDoesNotComeBack(t *testing.T) {
+	c := startCrew(t, 2)
+	failed := c.members[c.active()]
+	c.database.fail(fmt.Errorf("%w: row 7 is torn", queue.ErrConflict))
+	_, _ = failed.submit("never", "")
+	failed.until("it has failed", func() bool { return failed.operator.stats().GetState() == "Failed" })
+	c.database.fail(nil)
+	for _, nonce := range []int64{1, 0} {
+		for _, p := range c.members {
+			p.configure(func(d *runtimeconfig.Producer) { d.RecoverNonce = nonce })
+			p.heard()
+		}
+		c.active()
+	}
+	active := c.active()
+	if err := c.members[active].stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.active(active)
+	if _, err := os.Stat(failed.options.HaltFile); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the next process of the pod would end by it: %v", err)
+	}
+}
+
+// heard waits until the operator is told that the newest document is in force.
+func (p *pod) heard() {
+	p.t.Helper()
+	_, hash, err := runtimeconfig.Marshal(p.document)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.until("the document is in force", func() bool { return p.operator.stats().GetConfigHash() == hash })
 }
 
 // epoch is the newest that was loaded.

@@ -36,8 +36,9 @@ type member struct {
 	lease  Lease // nil where the API server is not reached
 	// ask looks what the process at an address is doing.
 	ask func(ctx context.Context, address string) fencing.Answer
-	// take makes a producer that records owner. halted is what the Lease says of a failure for good.
-	take func(owner, halted string, failed func(delivery.Failed)) *endpoint.Producer
+	// take makes a producer that records owner. halted is what the Lease says of a failure for good. It returns the nonce, too, under which it
+	// looked whether the flow has failed.
+	take func(owner, halted string, failed func(delivery.Failed)) (*endpoint.Producer, int64)
 	// halt is what the Lease is to say of a failure; ok is false where the failure is none of the flow.
 	halt func(delivery.Failed) (record haltRecord, ok bool)
 	// nonce is spec.recoverNonce as far as it is known here.

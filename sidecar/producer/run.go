@@ -259,6 +259,11 @@ func (s *sidecar) apply(next config.Document[runtimeconfig.Producer]) {
 	}
 	s.volume.setWindow(deduplication(next.Value))
 	former := s.wanted.Swap(&next)
+	if former.Value.RecoverNonce != next.Value.RecoverNonce {
+		if err := forgetHalt(s.HaltFile); err != nil {
+			s.Log.Error(err, "A failure that was answered would count again if spec.recoverNonce were changed back")
+		}
+	}
 	if p := s.member.producer(); p != nil {
 		configure(p, next.Value)
 		if former.Value.RecoverNonce != next.Value.RecoverNonce {

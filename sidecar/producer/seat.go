@@ -20,7 +20,8 @@ func (m *member) lead(ctx context.Context) {
 	s.self.Turn = m.turn
 	failed := make(chan struct{}, 1)
 	lease, _ := m.candidate.Lease()
-	s.producer = m.take(s.self.Owner(), lease.Halted, func(f delivery.Failed) {
+	var nonce int64
+	s.producer, nonce = m.take(s.self.Owner(), lease.Halted, func(f delivery.Failed) {
 		if record, ok := m.halt(f); ok {
 			s.halt.Store(&record)
 		} else if m.shared && errors.Is(f.Cause, queue.ErrFenced) {
@@ -33,6 +34,9 @@ func (m *member) lead(ctx context.Context) {
 	})
 	m.seat.Store(s)
 	m.configure(s.producer)
+	if m.nonce() != nonce { // changed before anybody found the producer in its seat
+		s.producer.Recover()
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -63,7 +67,11 @@ func (m *member) keep(ctx context.Context, s *seat, failed <-chan struct{}) bool
 		if now := m.now(); now-renewed >= silence/4 && m.renew(ctx, silence) {
 			renewed = now
 		}
+		left := s.halt.Load()
 		if stats, err := s.producer.Stats(ctx); err == nil {
+			if stats.Failure == nil {
+				s.halt.CompareAndSwap(left, nil) // recovered from: it is not said again, also where the nonce is changed back
+			}
 			if over := m.review(s, stats, began, silence); over {
 				return true
 			}

@@ -24,7 +24,7 @@ func (s *sidecar) newMember(document runtimeconfig.Producer, authenticator trans
 	}
 	m.halt = func(f delivery.Failed) (haltRecord, bool) { return haltOf(s.document.Load().Value, f) }
 	m.nonce = func() int64 { return s.wanted.Load().Value.RecoverNonce }
-	m.take = func(owner, word string, failed func(delivery.Failed)) *endpoint.Producer {
+	m.take = func(owner, word string, failed func(delivery.Failed)) (*endpoint.Producer, int64) {
 		document := s.wanted.Load().Value
 		halted, err := haltedBy(s.HaltFile, word, document)
 		if err != nil {
@@ -44,7 +44,7 @@ func (s *sidecar) newMember(document runtimeconfig.Producer, authenticator trans
 				failed(f)
 			},
 			Authenticator: authenticator,
-		})
+		}), document.RecoverNonce
 	}
 	if m.shared {
 		if s.Host == "" {
