@@ -617,7 +617,7 @@ func (v *controllerView) settledAck(m protocol.SettledAck) {
 			b.heard++
 		}
 		d.taken = true
-		if f := v.w.ledger.bySeq[d.ref.StoreSeq]; f != nil && f.ref == d.ref && !f.settled {
+		if f := v.w.ledger.bySeq[d.ref.StoreSeq]; f != nil && f.ref == d.ref && (!f.settled || f.dead) { // a rival may have made a dead letter of it
 			f.released = true
 		}
 		v.checkDurable(d)
