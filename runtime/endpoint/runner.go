@@ -83,6 +83,9 @@ func (w *Worker) takeResults() {
 // dismiss ends the runners, once the loop has ended; those that still run a handler end with it.
 func (w *Worker) dismiss() {
 	for _, f := range w.results.close() {
+		if f.result.Outcome == protocol.Confirmed { // the loop ended before it heard; what else the end has broken off stays in the running set
+			w.options.Running.End(f.start.Delivery.Job.MessageID)
+		}
 		if f.by != nil {
 			close(f.by)
 		}
