@@ -78,7 +78,16 @@ func (i *Intake) submitLines(w http.ResponseWriter, r *http.Request, wait time.D
 	_ = s.control.EnableFullDuplex() // HTTP/2 is anyway
 	ctx, stop := context.WithCancel(r.Context())
 	reading, stopReading := context.WithTimeout(ctx, i.options.StreamTime)
-	wake := context.AfterFunc(reading, func() { _ = s.control.SetReadDeadline(time.Unix(1, 0)) })
+	woken := make(chan struct{})
+	wake := context.AfterFunc(reading, func() {
+		defer close(woken)
+		_ = s.control.SetReadDeadline(time.Unix(1, 0))
+	})
+	letSleep := sync.OnceFunc(func() { // the writer is the server's again when this has returned
+		if !wake() {
+			<-woken
+		}
+	})
 	var stages sync.WaitGroup
 	// Deferred, so that a panic while decoding leaves nobody behind either.
 	defer func() {
@@ -88,7 +97,7 @@ func (i *Intake) submitLines(w http.ResponseWriter, r *http.Request, wait time.D
 			s.release(a)
 		}
 		stages.Wait()
-		wake()
+		letSleep()
 	}()
 	stages.Go(func() { s.read(reading, r.Body) })
 	answered := make(chan struct{})
@@ -98,7 +107,7 @@ func (i *Intake) submitLines(w http.ResponseWriter, r *http.Request, wait time.D
 	})
 	s.store(ctx)
 	<-answered
-	wake() // all is read, and the connection is good for another request
+	letSleep() // all is read, and the connection is good for another request
 	return nil
 }
 
