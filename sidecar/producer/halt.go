@@ -24,9 +24,9 @@ type haltRecord struct {
 }
 
 // haltedBy returns the failure that keeps the queue from being loaded, nil if none does: by the configuration, by the word that was left at
-// the Lease, or by the file. A record that cannot be read is that of a failure
-// which nobody knows any more; it is replaced by one that says so, under the nonce in force, so that changing the nonce answers it. A
-// record of another nonce is answered, and removed. The error says that this could not be done: the failure is returned nevertheless.
+// the Lease, or by the file. A record that cannot be read is that of a failure which nobody knows any more; it is replaced by one that says
+// so, under the nonce in force, so that changing the nonce answers it. A record of another nonce is answered, and removed. The error
+// says that this could not be done: the failure is returned nevertheless.
 func haltedBy(file, word string, document runtimeconfig.Producer) (*delivery.Failed, error) {
 	if document.Halted != nil {
 		return failedOf(*document.Halted), nil

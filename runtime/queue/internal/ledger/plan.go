@@ -41,6 +41,7 @@ func (p Plan) Release() {
 	if p.planner != nil && cap(p.planner.touched) <= mostKept {
 		clear(p.planner.touched)
 		clear(p.planner.byID)
+		p.planner.view = nil // the pool keeps no store alive
 		planners.Put(p.planner)
 	}
 }
