@@ -62,6 +62,7 @@ func registerWorker(r registry) {
 			Dropped: map[string]uint64{"a": 1}, Flows: []delivery.ConsumerStatus{{Flow: "flow", Dropped: map[string]uint64{"a": 1}}},
 		}
 	}))
+	telemetry.RegisterAppStreams(r, func() int { return 1 })
 	telemetry.NewHandlerSeconds(r).Observe(protocol.Confirmed, 1)
 	telemetry.RegisterCertificate(r, func() error { return nil })
 }

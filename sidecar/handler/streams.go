@@ -88,10 +88,13 @@ func NewStreams(options StreamsOptions) *Streams {
 func (s *Streams) Register(server grpc.ServiceRegistrar) { appv1.RegisterWorkerServer(server, s) }
 
 // Ready reports whether a process of the app takes deliveries.
-func (s *Streams) Ready() bool {
+func (s *Streams) Ready() bool { return s.Open() > 0 }
+
+// Open is how many streams take deliveries.
+func (s *Streams) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.open) > 0
+	return len(s.open)
 }
 
 // Capacity is how many deliveries all streams together want at most; 0 means that no number was said.

@@ -226,6 +226,7 @@ func TestEveryMetricIsWellNamed(t *testing.T) {
 		return delivery.ConsumerStatus{Flows: []delivery.ConsumerStatus{{Flow: "orders"}}}
 	}))
 	telemetry.NewAnswers(registry).Count(201)
+	telemetry.RegisterAppStreams(registry, func() int { return 1 })
 	telemetry.NewHandlerSeconds(registry).Observe(protocol.Confirmed, 0.5)
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil {

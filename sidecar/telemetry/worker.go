@@ -98,6 +98,14 @@ func flag(on bool) float64 {
 	return 0
 }
 
+// RegisterAppStreams registers a gauge of the streams that the app has open.
+func RegisterAppStreams(registry prometheus.Registerer, open func() int) {
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "workpulling_worker_app_streams",
+		Help: "Streams of the app that take deliveries; 0 where jobs are posted over HTTP.",
+	}, func() float64 { return float64(open()) }))
+}
+
 // HandlerSeconds times the app's answers by outcome.
 type HandlerSeconds struct{ histogram *prometheus.HistogramVec }
 

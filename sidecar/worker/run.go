@@ -238,6 +238,7 @@ func (s *sidecar) makeWorker(left []endpoint.LeftRun) {
 		Left:        left,
 	})
 	s.app.retarget(document.Value)
+	telemetry.RegisterAppStreams(s.registry, s.app.streams.Open)
 	s.registry.MustRegister(telemetry.NewWorker(s.worker.Status), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }

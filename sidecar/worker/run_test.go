@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -319,6 +320,21 @@ func TestAnOlderOperatorsDocument(t *testing.T) {
 	transporttest.Eventually(t, "registered", func() bool { return r.status(t).GetRegistered() })
 }
 
+// metrics is what the sidecar shows to Prometheus.
+func (r *rig) metrics(t *testing.T) string {
+	t.Helper()
+	answer, err := http.Get("http://" + r.MetricsAddress + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 func TestJobsReachTheAppAndAreConfirmed(t *testing.T) {
 	r := start(t)
 	ids := make([]string, 200)
@@ -332,13 +348,7 @@ func TestJobsReachTheAppAndAreConfirmed(t *testing.T) {
 			t.Errorf("%s ran %d times", id, runs)
 		}
 	}
-	answer, err := http.Get("http://" + r.MetricsAddress + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, _ := io.ReadAll(answer.Body)
-	if !bytes.Contains(text, []byte(`workpulling_worker_settled_jobs_total{flow="orders",outcome="confirmed"} 200`)) {
+	if text := r.metrics(t); !strings.Contains(text, `workpulling_worker_settled_jobs_total{flow="orders",outcome="confirmed"} 200`) {
 		t.Errorf("metrics:\n%s", text)
 	}
 	transporttest.Eventually(t, "the worker is idle", func() bool { return r.status(t).GetUnsettled() == 0 })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -82,6 +83,9 @@ func TestJobsReachTheAppOverStreams(t *testing.T) {
 	}
 	if n := r.app.seen(); n > 0 {
 		t.Errorf("%d jobs were posted", n)
+	}
+	if text := r.metrics(t); !strings.Contains(text, "workpulling_worker_app_streams 2\n") {
+		t.Errorf("metrics:\n%s", text)
 	}
 }
 

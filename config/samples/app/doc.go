@@ -1,6 +1,6 @@
-// Command app is the sample application of Workpulling: plain HTTP from the standard library, no SDK.
+// Command app is the sample application of Workpulling: plain HTTP from the standard library, or gRPC with the generated stubs; no SDK.
 //
-//	app work      the handler of a worker: counts and hashes one document per job
+//	app work      the handler of a worker: counts and hashes one document per job, which comes over HTTP or, with -stream, over gRPC
 //	app store     a durable store of effects, shared by all workers and keyed by message id
 //	app produce   a producing app beside the producer sidecar: submits the files of a directory through the Unix socket
 //	app receive   reads a tar archive from standard input into a directory

@@ -24,6 +24,9 @@ const (
 	headerReason    = "Workpulling-Reason"
 )
 
+// socketVariable holds the Unix socket of the sidecar in an app that takes jobs from a stream.
+const socketVariable = "WORKPULLING_SOCKET"
+
 // worker handles jobs: it analyses the document and reports the execution to the store before it answers.
 type worker struct {
 	name string
@@ -40,6 +43,7 @@ func work(ctx context.Context, args []string) error {
 	store := flags.String("store", "http://effects", "base URL of the store of effects")
 	atLeast := flags.Duration("at-least", 0, "shortest time that a job takes")
 	failPercent := flags.Int("fail-percent", 0, "share of executions that fail on purpose")
+	stream := flags.Bool("stream", false, "take jobs from a stream to the sidecar instead of listening")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -48,6 +52,13 @@ func work(ctx context.Context, args []string) error {
 		return fmt.Errorf("reading the name of this worker: %w", err)
 	}
 	w := &worker{name: name, atLeast: *atLeast, failPercent: *failPercent, store: newStoreClient(*store)}
+	if *stream {
+		socket := os.Getenv(socketVariable)
+		if socket == "" {
+			return fmt.Errorf("the variable %s is not set: the pool of this app has no spec.handler.stream", socketVariable)
+		}
+		return w.take(ctx, socket)
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /", w.handle)
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
