@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/workpulling/workpulling/internal/standalone"
+	"github.com/workpulling/workpulling/runtime/queue/postgres/postgrestest"
 	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 )
 
@@ -213,11 +214,22 @@ func (b *bench) allGone(pids []int) {
 	})
 }
 
-// An app is killed, then the whole run, while 500 jobs come in: every job that was stored is handled and confirmed.
 func TestNoJobIsLost(t *testing.T) {
+	t.Run("Local", func(t *testing.T) { losesNothing(newBench(t, fmt.Sprintf(manifests, "Local"))) })
+	t.Run("PostgreSQL", func(t *testing.T) {
+		server := postgrestest.Start(t)
+		b := newBench(t, fmt.Sprintf(manifests, "PostgreSQL\n    postgreSQL: {connectionSecretRef: {name: elsewhere}}"))
+		b.environ = []string{"DATABASE_URL=" + server.URL(server.Database(t))}
+		losesNothing(b, "--dsn", "jobs=env:DATABASE_URL")
+	})
+}
+
+// losesNothing kills an app, then the whole run, while 500 jobs come in: every job that was stored is handled and confirmed.
+func losesNothing(b *bench, arguments ...string) {
 	const jobs = 500
-	b := newBench(t, fmt.Sprintf(manifests, "Local"))
-	b.start(b.ourApp(appPosted)...)
+	t := b.t
+	arguments = append(b.ourApp(appPosted), arguments...)
+	b.start(arguments...)
 	ids := make([]string, jobs)
 	var next atomic.Int64
 	var submitters sync.WaitGroup
@@ -239,7 +251,7 @@ func TestNoJobIsLost(t *testing.T) {
 	b.kill()
 	b.allGone(before)
 
-	b.start(b.ourApp(appPosted)...)
+	b.start(arguments...)
 	submitters.Wait()
 	for i := range jobs {
 		b.confirmed("jobs", "%7Clocal%7C"+strconv.Itoa(i))
@@ -256,7 +268,7 @@ func TestNoJobIsLost(t *testing.T) {
 	b.allGone(last)
 
 	// What is there is confirmed, so a run that is to end when nothing is left does so.
-	b.start(append(b.ourApp(appPosted), "--exit-when-empty=100ms")...)
+	b.start(append(arguments, "--exit-when-empty=100ms")...)
 	if code := b.wait(); code != 0 {
 		t.Errorf("with nothing left it ended with %d", code)
 	}
