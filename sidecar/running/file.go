@@ -1,41 +1,41 @@
 package running
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/workpulling/workpulling/runtime/endpoint"
 	"github.com/workpulling/workpulling/runtime/protocol"
 )
 
-// compactAt is the size in bytes at which the file is written anew, unless what is in progress takes half of that.
-const compactAt = 1 << 20
+// fileBytes is the size of a file, unless what is in progress takes half of it.
+const fileBytes = 1 << 20
+
+// ErrForeign says that the file was written by another version of the sidecar, in a format that this one does not read. A new pod has
+// a new file.
+var ErrForeign = errors.New("the running set was written by another version of the sidecar: replace the pod")
 
 // File is the running set of one process, an endpoint.RunningSet. Its methods may be called from any goroutine.
 type File struct {
 	path string
 
-	mu   sync.Mutex
-	file *os.File // nil where the last write failed: it has to be written anew
-	size int64
-	full int64                       // the size at which it is written anew
-	runs map[string]endpoint.LeftRun // by MessageID
+	mu      sync.Mutex
+	surface surface // nil where the last write failed: the file has to be written anew
+	size    int     // of what is written, in bytes
+	room    int     // that the file has
+	scratch []byte
+	runs    map[string]endpoint.LeftRun // by MessageID
 }
 
 // Open takes over the file at path, which need not exist, and returns what an earlier process left in it, by MessageID. The caller ends
-// each once its handler is certain to be over.
+// each once its handler is certain to be over. ErrForeign is the error for a file that this version cannot read.
 func Open(path string) (*File, []endpoint.LeftRun, error) {
 	f := &File{path: path, runs: map[string]endpoint.LeftRun{}}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -44,6 +44,9 @@ func Open(path string) (*File, []endpoint.LeftRun, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("reading the running set: %w", err)
+	}
+	if foreign(raw) {
+		return nil, nil, fmt.Errorf("reading %s: %w", path, ErrForeign)
 	}
 	f.replay(raw)
 	if err := f.rewrite(); err != nil {
@@ -61,8 +64,13 @@ func (f *File) Begin(flow string, claim protocol.Claim) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	run := endpoint.LeftRun{Flow: flow, Claim: claim}
+	record, err := appendBegun(f.scratch[:0], &run)
+	f.scratch = record
+	if err != nil {
+		return err
+	}
 	f.runs[claim.MessageID] = run
-	if err := f.append(begun(run)); err != nil {
+	if err := f.add(record); err != nil {
 		delete(f.runs, claim.MessageID)
 		return err
 	}
@@ -78,148 +86,95 @@ func (f *File) End(messageID string) {
 		return
 	}
 	delete(f.runs, messageID)
-	_ = f.append(record{End: messageID})
+	record, err := appendEnded(f.scratch[:0], messageID)
+	f.scratch = record
+	if err == nil {
+		_ = f.add(record)
+	}
 }
 
-// Check writes the file anew if the next Begin would have to: the last write failed, or the file has grown and could not be replaced.
+// Check writes the file anew if the next Begin would have to: the last write failed, or the file is full and could not be replaced.
 func (f *File) Check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.stale() {
+	if f.fits(maxRecordBytes) {
 		return nil
 	}
 	return f.rewrite()
 }
 
-// stale reports whether nothing more can be added to the file as it is.
-func (f *File) stale() bool { return f.file == nil || f.size >= f.full }
+// maxRecordBytes is more than a record of a job takes.
+const maxRecordBytes = 1024
+
+// fits reports whether n more bytes can be added to the file as it is.
+func (f *File) fits(n int) bool { return f.surface != nil && f.size+n <= f.room }
 
 // Close closes the file, which stays.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.file == nil {
+	return f.drop()
+}
+
+func (f *File) drop() error {
+	if f.surface == nil {
 		return nil
 	}
-	err := f.file.Close()
-	f.file = nil
+	err := f.surface.Close()
+	f.surface = nil
 	return err
 }
 
-// append writes one record, in one write, so that only a kill in its middle tears it. f.runs holds it already.
-func (f *File) append(r record) error {
-	if f.stale() {
+// add writes one record. f.runs holds it already, so that it is also there after a rewriting.
+func (f *File) add(record []byte) error {
+	if !f.fits(len(record)) {
 		return f.rewrite()
 	}
-	line, err := r.line()
-	if err != nil {
-		return err
-	}
-	n, err := f.file.Write(line)
-	f.size += int64(n)
-	if err != nil {
-		f.file.Close() // what is half written is torn: nothing may follow it
-		f.file = nil
+	if _, err := f.surface.WriteAt(record, int64(f.size)); err != nil {
+		_ = f.drop() // what is half written is torn: nothing may follow it
 		return fmt.Errorf("writing the running set: %w", err)
 	}
+	f.size += len(record)
 	return nil
 }
 
 // rewrite puts a file with just the runs in progress in the place of the old one.
 func (f *File) rewrite() error {
-	var text []byte
+	whole := make([]byte, 0, fileBytes)
+	whole = append(whole, header...)
 	for _, id := range slices.Sorted(maps.Keys(f.runs)) {
-		line, err := begun(f.runs[id]).line()
+		run := f.runs[id]
+		grown, err := appendBegun(whole, &run)
 		if err != nil {
 			return err
 		}
-		text = append(text, line...)
+		whole = grown
 	}
-	file, err := os.OpenFile(f.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	size := len(whole)
+	// All of it is written, so that the volume has given the room.
+	whole = append(whole, make([]byte, max(fileBytes, 2*size)-size)...)
+	file, err := os.OpenFile(f.path+".new", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("writing the running set anew: %w", err)
 	}
-	if _, err = file.Write(text); err == nil {
+	if _, err = file.Write(whole); err == nil {
 		err = os.Rename(f.path+".new", f.path)
 	}
 	if err != nil {
 		file.Close()
 		return fmt.Errorf("writing the running set anew: %w", err)
 	}
-	if f.file != nil {
-		f.file.Close()
-	}
-	f.file, f.size = file, int64(len(text))
-	f.full = max(compactAt, 2*f.size)
+	_ = f.drop()
+	f.surface, f.size, f.room = surfaceOf(file, len(whole)), size, len(whole)
 	return nil
 }
 
-// record is one line: the beginning of a run, or the end of one.
-type record struct {
-	Flow     string `json:"flow,omitempty"`
-	Begin    string `json:"begin,omitempty"` // MessageID
-	StoreSeq int64  `json:"seq,omitempty"`
-	Attempt  int    `json:"attempt,omitempty"`
-	Ticket   string `json:"ticket,omitempty"`
-	End      string `json:"end,omitempty"` // MessageID
-}
-
-func begun(run endpoint.LeftRun) record {
-	r := record{Flow: run.Flow, Begin: run.Claim.MessageID, StoreSeq: run.Claim.StoreSeq, Attempt: run.Claim.Attempt}
-	if t := run.Claim.Ticket; !t.IsZero() {
-		r.Ticket = hex.EncodeToString(t[:])
-	}
-	return r
-}
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func (r record) line() ([]byte, error) {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a run: %w", err)
-	}
-	return append(fmt.Appendf(nil, "%08x ", crc32.Checksum(body, castagnoli)), append(body, '\n')...), nil
-}
-
-// replay applies the whole lines of a file, up to the first that is not.
+// replay applies the whole records of a file, up to the first that is not.
 func (f *File) replay(raw []byte) {
-	lines := bufio.NewReader(bytes.NewReader(raw))
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return
-		}
-		r, ok := parse(line[:len(line)-1])
-		if !ok {
-			return
-		}
-		if r.End != "" {
-			delete(f.runs, r.End)
-			continue
-		}
-		f.runs[r.Begin] = r.run()
+	rest, found := bytes.CutPrefix(raw, header)
+	for found {
+		var body []byte
+		body, rest, found = cut(rest)
+		found = found && apply(f.runs, body)
 	}
-}
-
-func parse(line []byte) (r record, ok bool) {
-	sum, body, found := bytes.Cut(line, []byte{' '})
-	want, err := strconv.ParseUint(string(sum), 16, 32)
-	if !found || len(sum) != 8 || err != nil || uint64(crc32.Checksum(body, castagnoli)) != want {
-		return record{}, false
-	}
-	if json.Unmarshal(body, &r) != nil || (r.Begin == "") == (r.End == "") {
-		return record{}, false
-	}
-	return r, true
-}
-
-func (r record) run() endpoint.LeftRun {
-	run := endpoint.LeftRun{Flow: r.Flow, Claim: protocol.Claim{
-		MessageID: r.Begin, StoreSeq: r.StoreSeq, Attempt: r.Attempt, State: protocol.ClaimLost,
-	}}
-	if ticket, err := hex.DecodeString(r.Ticket); err == nil && len(ticket) == protocol.TicketBytes {
-		run.Claim.Ticket = protocol.Ticket(ticket)
-	}
-	return run
 }

@@ -1,7 +1,7 @@
 package running
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -84,36 +84,56 @@ func TestWhatIsLeftOutlivesTheNextProcessToo(t *testing.T) {
 	}
 }
 
-// A file that is torn at any byte gives what was whole before the tear, and is usable.
-func TestATornTailIsIgnored(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "running")
-	f, _ := open(t, path)
-	begin(t, f, "orders", claim("a", 1), claim("b", 2))
-	f.End("a")
-	begin(t, f, "orders", claim("c", 3))
-	whole, err := os.ReadFile(path)
+// written is what the file at path holds, without the room that is left.
+func written(t *testing.T, f *File) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(f.path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.SplitAfter(strings.TrimSuffix(string(whole), "\n"), "\n")
+	return raw[:f.size]
+}
+
+// A file that is torn at any byte, whether it ends there or nothing was written behind it, gives what was whole before the tear, and is usable.
+func TestATornTailIsIgnored(t *testing.T) {
+	dir := t.TempDir()
+	f, _ := open(t, filepath.Join(dir, "running"))
+	ends := []int{f.size}
+	begin(t, f, "orders", claim("a", 1))
+	ends = append(ends, f.size)
+	begin(t, f, "orders", claim("b", 2))
+	ends = append(ends, f.size)
+	f.End("a")
+	ends = append(ends, f.size)
+	begin(t, f, "orders", claim("c", 3))
+	ends = append(ends, f.size)
 	states := [][]string{nil, {"orders/a"}, {"orders/a", "orders/b"}, {"orders/b"}, {"orders/b", "orders/c"}}
+	whole := written(t, f)
 	for cut := range len(whole) + 1 {
-		complete := strings.Count(string(whole[:cut]), "\n")
-		if complete > len(lines) {
-			t.Fatalf("%d lines", complete)
+		complete := 0
+		for complete+1 < len(ends) && ends[complete+1] <= cut {
+			complete++
 		}
-		torn := filepath.Join(dir, fmt.Sprint("torn-", cut))
-		if err := os.WriteFile(torn, whole[:cut], 0o600); err != nil {
-			t.Fatal(err)
-		}
-		g, left := open(t, torn)
-		if diff := cmp.Diff(states[complete], left); diff != "" {
-			t.Fatalf("torn after %d of %d bytes (-want +got):\n%s", cut, len(whole), diff)
-		}
-		begin(t, g, "orders", claim("later", 9))
-		if _, again := open(t, torn); len(again) != len(left)+1 {
-			t.Fatalf("after a tear at %d the file takes nothing more: %v", cut, again)
+		for room := range 2 {
+			torn := filepath.Join(dir, fmt.Sprint("torn-", cut, "-", room))
+			if err := os.WriteFile(torn, append(whole[:cut:cut], make([]byte, room*100)...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g, left := open(t, torn)
+			if diff := cmp.Diff(states[complete], left); diff != "" {
+				t.Fatalf("torn after %d of %d bytes (-want +got):\n%s", cut, len(whole), diff)
+			}
+			begin(t, g, "orders", claim("later", 9))
+			again, err := os.ReadFile(torn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := File{runs: map[string]endpoint.LeftRun{}}
+			if h.replay(again); len(h.runs) != len(left)+1 {
+				t.Fatalf("after a tear at %d the file takes nothing more: %v", cut, h.runs)
+			}
+			g.Close()
+			os.Remove(torn)
 		}
 	}
 }
@@ -121,26 +141,65 @@ func TestATornTailIsIgnored(t *testing.T) {
 func TestAFlippedByteEndsTheReading(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "running")
 	f, _ := open(t, path)
-	begin(t, f, "orders", claim("a", 1), claim("b", 2), claim("c", 3))
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw[bytes.Index(raw, []byte(`"b"`))+1] = 'x'
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, left := open(t, path); len(left) != 1 || left[0] != "orders/a" {
-		t.Errorf("left %v, want a alone", left)
+	begin(t, f, "orders", claim("a", 1))
+	first := f.size
+	begin(t, f, "orders", claim("b", 2))
+	second := f.size
+	begin(t, f, "orders", claim("c", 3))
+	for at := first; at < second; at++ {
+		raw := written(t, f)
+		raw[at] ^= 0x40
+		flipped := path + "-flipped"
+		if err := os.WriteFile(flipped, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g, left := open(t, flipped)
+		if len(left) != 1 || left[0] != "orders/a" {
+			t.Errorf("left %v with byte %d flipped, want a alone", left, at)
+		}
+		g.Close()
 	}
 }
 
-// The file stays small however many jobs run.
-func TestTheFileIsWrittenAnewWhenItHasGrown(t *testing.T) {
+// What another version wrote is neither read nor lost, and what no version wrote is no reason not to start: a node that crashed leaves
+// zeros or nothing, and its app is gone too.
+func TestAFileOfAnotherVersionIsRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want error
+	}{
+		"text":          {text: "6e2b9a01 {\"flow\":\"orders\",\"begin\":\"a\"}\n", want: ErrForeign},
+		"a later one":   {text: "wp-run\x00\x03", want: ErrForeign},
+		"a torn header": {text: "wp-run\x00"},
+		"zeros":         {text: string(make([]byte, 4096))},
+		"nothing":       {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "running")
+			if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f, left, err := Open(path)
+			if !errors.Is(err, tc.want) || len(left) > 0 {
+				t.Fatalf("left %v, error %v, want %v", left, err, tc.want)
+			}
+			if err == nil {
+				f.Close()
+				return
+			}
+			if raw, err := os.ReadFile(path); err != nil || string(raw) != tc.text {
+				t.Errorf("the file was changed to %q, error %v", raw, err)
+			}
+		})
+	}
+}
+
+// The file stays as large as it is however many jobs run, and grows with what is in progress.
+func TestTheFileIsWrittenAnewWhenItIsFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "running")
 	f, _ := open(t, path)
 	begin(t, f, "orders", claim("stays", 1))
-	for i := range 12_000 {
+	for i := range 30_000 {
 		begin(t, f, "orders", claim(fmt.Sprint("job-", i), int64(i+2)))
 		f.End(fmt.Sprint("job-", i))
 	}
@@ -148,11 +207,32 @@ func TestTheFileIsWrittenAnewWhenItHasGrown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Size() > compactAt+4096 {
+	if info.Size() != fileBytes {
 		t.Errorf("the file has %d bytes", info.Size())
 	}
-	if _, left := open(t, path); len(left) != 1 || left[0] != "orders/stays" {
-		t.Errorf("left %v", left)
+	long := strings.Repeat("x", 240)
+	for i := range 10_000 {
+		begin(t, f, "orders", claim(fmt.Sprint(long, i), int64(i+40_000)))
+	}
+	if _, left := open(t, path); len(left) != 10_001 || left[0] != "orders/stays" {
+		t.Errorf("left %d, the first of them %v", len(left), left[0])
+	}
+}
+
+// A volume that cannot be mapped is written as files are.
+func TestAFileThatIsNotMappedWorksTheSame(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "running")
+	f, _ := open(t, path)
+	plain, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = f.drop()
+	f.surface = plain
+	begin(t, f, "orders", claim("a", 1), claim("b", 2))
+	f.End("a")
+	if _, left := open(t, path); len(left) != 1 || left[0] != "orders/b" {
+		t.Errorf("left %v, want b", left)
 	}
 }
 
@@ -162,9 +242,11 @@ func TestARunThatCannotBeWrittenIsRefused(t *testing.T) {
 	path := filepath.Join(dir, "running")
 	f, _ := open(t, path)
 	begin(t, f, "orders", claim("a", 1))
-	f.file.Close() // every write fails from now on
+	if err := os.Truncate(path, 0); err != nil { // no page of it is there any more, as on a disk that broke
+		t.Fatal(err)
+	}
 	if err := f.Begin("orders", claim("b", 2)); err == nil {
-		t.Fatal("a write to a closed file succeeded")
+		t.Fatal("a write to a file without pages succeeded")
 	}
 	if err := os.Rename(dir, dir+"-away"); err != nil {
 		t.Fatal(err)
@@ -184,12 +266,12 @@ func TestARunThatCannotBeWrittenIsRefused(t *testing.T) {
 	}
 }
 
-// A file that has grown and cannot be replaced takes no run, and the check that comes before the next one says so too. A worker that believed
+// A file that is full and cannot be replaced takes no run, and the check that comes before the next one says so too. A worker that believed
 // it would take a job a second and hand each back.
 func TestAFileThatCannotBeReplacedStaysUnusable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	f, _ := open(t, filepath.Join(dir, "running"))
-	f.full = f.size // as after a megabyte
+	f.size = f.room // as after a megabyte
 	if err := os.Rename(dir, dir+"-away"); err != nil {
 		t.Fatal(err)
 	}
