@@ -142,7 +142,7 @@ fuzz: ## Run every fuzzer in turn (TIME=30s for each, FOCUS=regexp)
 bench: ## Measure this beside its peers in one run and write docs/performance.md (ARGS='-only regexp …' for some rows, printed only; ARGS=-h)
 	@hack/setup.sh go
 	@$(PROGRESS) "building the benchmark" go build -C test/bench -o $(abspath bin/bench) .
-	@bin/bench $(or $(ARGS),-write docs/performance.md)
+	@bin/bench $(or $(ARGS),-explain -write docs/performance.md)
 
 .PHONY: bench-smoke
 bench-smoke: ## See that the benchmark works, with the rows that need no server (2 s of load)

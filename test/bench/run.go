@@ -24,7 +24,7 @@ type options struct {
 	only, format, file, dir, profiles string
 	seconds, warm                     float64
 	runs, workerProcesses             int
-	list                              bool
+	list, explain                     bool
 }
 
 func parse(arguments []string) (options, error) {
@@ -39,6 +39,7 @@ func parse(arguments []string) (options, error) {
 	flags.StringVar(&o.file, "write", "", "also write the table to this file, such as docs/performance.md")
 	flags.StringVar(&o.dir, "dir", os.TempDir(), "directory on the disk to measure; a short path, for the sockets below it")
 	flags.StringVar(&o.profiles, "profiles", "", "write a CPU profile of each process into this directory")
+	flags.BoolVar(&o.explain, "explain", false, "also run the rows of this project that a target speaks of with CPU profiles, and say what the CPU went to")
 	flags.BoolVar(&o.list, "list", false, "print the keys of the rows and end")
 	if err := flags.Parse(arguments); err != nil {
 		return o, err
@@ -76,6 +77,11 @@ func run(arguments []string) error {
 	results, err := measure(ctx, o, chosen)
 	if err != nil {
 		return err
+	}
+	if o.explain {
+		if err := explain(ctx, o, results); err != nil {
+			return err
+		}
 	}
 	if err := publish(o, arguments, results); err != nil {
 		return err

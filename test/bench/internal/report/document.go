@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/workpulling/workpulling/test/bench/internal/breakdown"
 	"github.com/workpulling/workpulling/test/bench/internal/trial"
 )
 
@@ -40,6 +41,7 @@ func (d Document) Write(w io.Writer) error {
 	d.flood(out)
 	d.timed(out, trial.Paced, "Latency", "From the time at which the schedule wanted a job sent to its handler, at a fixed rate whatever the system does.")
 	d.timed(out, trial.Single, "One submission at a time", "One caller that waits until its job is accepted before it submits the next; the times are those of a call.")
+	d.spent(out)
 	d.skipped(out)
 	d.settings(out)
 	_, err := io.WriteString(w, out.String())
@@ -137,6 +139,20 @@ func (d Document) timed(out *strings.Builder, mode trial.Mode, title, about stri
 		fmt.Fprintf(out, "| %s | %d B | %d | %s | %s | %s | %s | %s |\n", r.Row.System, r.Row.PayloadBytes, r.Row.Workers, thousands(s.JobsPerSecond),
 			P50.text(float64(s.P50)), P99.text(float64(s.P99)), CPU.text(float64(s.CPUPerJob)), thousands(float64(s.Jobs)))
 	}
+}
+
+func (d Document) spent(out *strings.Builder) {
+	var lines []string
+	for _, r := range d.Results {
+		if len(r.Shares) > 0 {
+			lines = append(lines, fmt.Sprintf("| %s | %s | %s |", r.Row.Key(), CPU.text(float64(r.Summary.CPUPerJob)), breakdown.Text(r.Shares, 0.02)))
+		}
+	}
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprint(out, "\n## What the CPU goes to\n\nFrom CPU profiles of all Go processes in one more run of the row, the driver and its apps included; a database server is not.\n\n",
+		"| row | CPU a job, all processes | shares of the profile |\n|---|---|---|\n", strings.Join(lines, "\n"), "\n")
 }
 
 // why is the first line of the first failure.

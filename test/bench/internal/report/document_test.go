@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/workpulling/workpulling/test/bench/internal/breakdown"
 	"github.com/workpulling/workpulling/test/bench/internal/trial"
 )
 
@@ -15,7 +16,8 @@ func TestDocument(t *testing.T) {
 	d := Document{
 		Command: "go run . -runs 3", Machine: Machine{CPU: "A CPU", Cores: 2, Kernel: "Linux 1", Go: "go1"},
 		Results: []Result{
-			{Row: row("ours", trial.Flood), Summary: Summary{Runs: 3, JobsPerSecond: 1234567, Least: 999, Most: 2000000, CPUPerJob: 1500 * time.Nanosecond}},
+			{Row: row("ours", trial.Flood), Summary: Summary{Runs: 3, JobsPerSecond: 1234567, Least: 999, Most: 2000000, CPUPerJob: 1500 * time.Nanosecond},
+				Shares: []breakdown.Share{{Area: "TLS", Of: 0.75}, {Area: "queue", Of: 0.25}}},
 			{Row: row("peer", trial.Flood), Summary: Summary{Runs: 3, JobsPerSecond: 617283.5}},
 			{Row: row("loser", trial.Flood), Summary: Summary{Runs: 2, JobsPerSecond: 9e9}, Failures: []string{"job 7 was lost\nits log"}},
 			{Row: row("absent", trial.Flood), Skipped: "it is not installed"},
@@ -37,6 +39,7 @@ func TestDocument(t *testing.T) {
 		"| ours | 256 B | 4 | 1,234,567 | 999 … 2,000,000 | 1.5 µs |",
 		"| loser | 256 B | 4 | failed: job 7 was lost |",
 		"- absent: it is not installed", "| 2,000 | 0.25 ms | 2.00 ms |", "- ours: all features.",
+		"| ours/flood/256B/4w | 1.5 µs | TLS 75 %, queue 25 % |",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the document does not say %q", want)

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 
+	"github.com/workpulling/workpulling/test/bench/internal/breakdown"
 	"github.com/workpulling/workpulling/test/bench/internal/trial"
 )
 
@@ -33,6 +34,8 @@ type Result struct {
 	Failures []string `json:"failures,omitempty"`
 	// Skipped says why the system cannot run here.
 	Skipped string `json:"skipped,omitempty"`
+	// Shares is what its CPU went to, where that was asked for.
+	Shares []breakdown.Share `json:"shares,omitempty"`
 }
 
 // Measured says that the row has figures to compare.
