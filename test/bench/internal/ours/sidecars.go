@@ -14,6 +14,7 @@ import (
 
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/sharedsecret"
 	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 	"github.com/workpulling/workpulling/sidecar/producer"
 	"github.com/workpulling/workpulling/sidecar/worker"
@@ -92,20 +93,20 @@ func (s *Sidecars) Serve(ctx context.Context, stage *trial.Stage, role string) (
 	return stop, nil
 }
 
-// pod makes the directory of a sidecar with its certificate and token.
-func pod(stage *trial.Stage, certificates *authority, name, token string) (dir string, err error) {
+// identity is where the producer's sidecar makes the identity of a trial.
+func identity(stage *trial.Stage) sharedsecret.Dir { return sharedsecret.Dir(stage.Path("identity")) }
+
+// pod makes the directory of a sidecar with its token.
+func pod(stage *trial.Stage, name string) (dir string, err error) {
 	dir = stage.Path(name)
-	if err := os.MkdirAll(filepath.Join(dir, "tls"), 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	if err := certificates.issue(name); err != nil {
-		return "", err
-	}
-	certFile, keyFile := certificates.files(name)
-	return dir, errors.Join(
-		os.Rename(certFile, filepath.Join(dir, "tls", "tls.crt")),
-		os.Rename(keyFile, filepath.Join(dir, "tls", "tls.key")),
-		os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600))
+	return dir, identity(stage).WriteToken(filepath.Join(dir, "token"), name)
+}
+
+func caFile(stage *trial.Stage) string {
+	return filepath.Join(string(identity(stage)), sharedsecret.CAFile)
 }
 
 // configure writes the document that the operator would.
@@ -131,18 +132,17 @@ func addresses(n int) ([]string, error) {
 }
 
 func (s *Sidecars) serveProducer(ctx context.Context, stage *trial.Stage) (func() error, error) {
-	certificates, err := newAuthority(stage.Dir)
+	made, err := sharedsecret.Make(string(identity(stage)), time.Now())
 	if err != nil {
 		return nil, err
 	}
-	dir, err := pod(stage, certificates, serverName, "pod:producer")
+	authenticator, err := made.Authenticator()
 	if err != nil {
 		return nil, err
 	}
-	for worker := range stage.Workers {
-		if _, err := pod(stage, certificates, uidOf(worker), "pod:"+uidOf(worker)); err != nil {
-			return nil, err
-		}
+	dir, err := pod(stage, "producer")
+	if err != nil {
+		return nil, err
 	}
 	at, err := addresses(4)
 	if err != nil {
@@ -153,8 +153,8 @@ func (s *Sidecars) serveProducer(ctx context.Context, stage *trial.Stage) (func(
 	}
 	stop := runSidecar(ctx, func(ctx context.Context) error {
 		return producer.Run(ctx, producer.Options{
-			Log: logr.Discard(), Incarnation: protocol.Incarnation{PodUID: "producer", BootNonce: "bench"}, Authenticator: tokens{},
-			ConfigFile: filepath.Join(dir, "config.json"), CAFile: caFile(stage.Dir), TLSDir: filepath.Join(dir, "tls"),
+			Log: logr.Discard(), Incarnation: protocol.Incarnation{PodUID: "producer", BootNonce: "bench"}, Authenticator: authenticator,
+			ConfigFile: filepath.Join(dir, "config.json"), CAFile: caFile(stage), TLSDir: string(identity(stage)),
 			TokenFile: filepath.Join(dir, "token"), APIDir: dir, DataDir: filepath.Join(dir, "data"), LossFile: filepath.Join(dir, "loss"),
 			HaltFile: filepath.Join(dir, "halt"), IntakeSocket: stage.Path("intake.sock"), ProducerSocket: producerSocket(stage), ConfigPoll: 2 * time.Second,
 			HealthAddress: at[0], MetricsAddress: at[1], TransportAddress: at[2], IntakeAddress: at[3],
@@ -177,8 +177,11 @@ func (s *Sidecars) flow() runtimeconfig.Producer {
 }
 
 func (s *Sidecars) serveWorker(ctx context.Context, stage *trial.Stage, number int) (func() error, error) {
-	dir := stage.Path(uidOf(number))
-	address, err := stage.Told(toldAddress)
+	address, err := stage.Told(toldAddress) // the producer is there, and has made the identity
+	if err != nil {
+		return nil, err
+	}
+	dir, err := pod(stage, uidOf(number))
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +190,7 @@ func (s *Sidecars) serveWorker(ctx context.Context, stage *trial.Stage, number i
 		return nil, err
 	}
 	document := runtimeconfig.Worker{
-		Namespace: namespace, Pool: "bench", Flow: flowName, ProducerAddress: address, ProducerHost: serverName,
+		Namespace: namespace, Pool: "bench", Flow: flowName, ProducerAddress: address, ProducerHost: sharedsecret.ServerName,
 		Window: stage.Window, HandlerTimeoutSec: 60,
 	}
 	if err := s.handler(stage, number, &document); err != nil {
@@ -199,7 +202,7 @@ func (s *Sidecars) serveWorker(ctx context.Context, stage *trial.Stage, number i
 	stop := runSidecar(ctx, func(ctx context.Context) error {
 		return worker.Run(ctx, worker.Options{
 			Log: logr.Discard(), Incarnation: protocol.Incarnation{PodUID: uidOf(number), BootNonce: "bench"},
-			ConfigFile: filepath.Join(dir, "config.json"), CAFile: caFile(stage.Dir), TLSDir: filepath.Join(dir, "tls"),
+			ConfigFile: filepath.Join(dir, "config.json"), CAFile: caFile(stage), TLSDir: string(identity(stage)),
 			TokenFile: filepath.Join(dir, "token"), DrainSocket: filepath.Join(dir, "drain.sock"), AppSocket: appSocket(stage, number), RunningFile: filepath.Join(dir, "running"),
 			HealthAddress: at[0], MetricsAddress: at[1], ControlAddress: at[2], ConfigPoll: 2 * time.Second, StopTimeout: 5 * time.Second,
 		})
