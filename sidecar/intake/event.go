@@ -3,6 +3,7 @@ package intake
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -42,11 +43,10 @@ func mediaType(header http.Header) string {
 func decodeJobs(header http.Header, subject string, body []byte) (jobs []decoded, batch bool, err error) {
 	switch {
 	case mediaType(header) == typeEventBatch:
-		jobs, err = decodeBatch(header, body)
+		jobs, err = newReader(header).many(body)
 		return jobs, true, err
 	case mediaType(header) == typeEvent:
-		event, err := decodeStructured(body)
-		return []decoded{fromEvent(header, event, err)}, false, nil
+		return []decoded{newReader(header).one(body)}, false, nil
 	case header.Get(headerSpec) != "":
 		event, err := decodeBinary(header, body)
 		return []decoded{fromEvent(header, event, err)}, false, nil
@@ -82,38 +82,43 @@ func kept(header http.Header) map[string]string {
 	if out[protocol.HeaderContentType] == "" {
 		out[protocol.HeaderContentType] = defaultContentType
 	}
+	maps.Copy(out, traces(header))
+	return out
+}
+
+// traces are the headers of the trace context.
+func traces(header http.Header) map[string]string {
+	var out map[string]string
 	for _, name := range []string{protocol.HeaderTraceParent, protocol.HeaderTraceState} {
 		if value := header.Get(name); value != "" {
+			if out == nil {
+				out = map[string]string{}
+			}
 			out[name] = value
 		}
 	}
 	return out
 }
 
-func decodeBatch(header http.Header, body []byte) ([]decoded, error) {
-	var raw []json.RawMessage
-	if err := json.Unmarshal(body, &raw); err != nil {
-		return nil, malformed("the batch is not a JSON array of CloudEvents")
+// standIn takes the distributed tracing extension for the trace headers where those are absent.
+func standIn(headers map[string]string, extension, text string) {
+	if extension != protocol.HeaderTraceParent && extension != protocol.HeaderTraceState {
+		return
 	}
-	if len(raw) == 0 || len(raw) > maxBatch {
-		return nil, malformed("a batch has 1…%d events, this one has %d", maxBatch, len(raw))
+	if _, ok := headers[extension]; !ok {
+		headers[extension] = text
 	}
-	out := make([]decoded, len(raw))
-	for i, one := range raw {
-		event, err := decodeStructured(one)
-		out[i] = fromEvent(header, event, err)
-	}
-	return out, nil
 }
 
+// decodeStructured reads an event in JSON format, whatever its form.
 func decodeStructured(body []byte) (*cloudevents.Event, error) {
 	if !utf8.Valid(body) { // or two ids that differ in what is no text would become one
-		return nil, malformed("the CloudEvent is not UTF-8")
+		return nil, errNoText
 	}
 	event := new(cloudevents.Event)
 	if err := json.Unmarshal(body, event); err != nil || event.SpecVersion() != cloudevents.CloudEventsVersionV1 {
 		// The library's text may quote the event: say where to look instead.
-		return nil, malformed("the body is not a CloudEvent in JSON format with specversion 1.0")
+		return nil, errNoEvent
 	}
 	return event, nil
 }
@@ -205,12 +210,7 @@ func fromEvent(header http.Header, event *cloudevents.Event, err error) decoded 
 	for name, value := range event.Extensions() {
 		text := fmt.Sprint(value)
 		set(name, text)
-		// The distributed tracing extension stands for the trace headers where those are absent.
-		if name == protocol.HeaderTraceParent || name == protocol.HeaderTraceState {
-			if _, ok := headers[name]; !ok {
-				headers[name] = text
-			}
-		}
+		standIn(headers, name, text)
 	}
 	return checked(protocol.Job{MessageID: eventID(event.Source(), event.ID()), Headers: headers, Payload: event.Data()})
 }

@@ -32,7 +32,7 @@ const (
 // is not read any further.
 type stream struct {
 	intake  *Intake
-	header  http.Header
+	reader  *reader // of the second stage
 	wait    time.Duration
 	writer  http.ResponseWriter
 	control *http.ResponseController
@@ -71,7 +71,7 @@ func (i *Intake) submitLines(w http.ResponseWriter, r *http.Request, wait time.D
 	}
 	limit := i.options.MaxPayload()*4/3 + structuredOverhead
 	s := &stream{
-		intake: i, header: r.Header, wait: wait, writer: w, control: http.NewResponseController(w),
+		intake: i, reader: newReader(r.Header), wait: wait, writer: w, control: http.NewResponseController(w),
 		window: semaphore.NewWeighted(int64(max(windowBytes, limit))), limit: limit,
 		arrived: make(chan arrival, windowLines), stored: make(chan storedLine, windowLines),
 	}
@@ -222,8 +222,7 @@ func (s *stream) storeGroup(ctx context.Context, group []arrival) {
 	for n, a := range group {
 		jobs[n] = decoded{err: a.err}
 		if a.err == nil {
-			event, err := decodeStructured(a.raw)
-			jobs[n] = fromEvent(s.header, event, err)
+			jobs[n] = s.reader.one(a.raw)
 		}
 	}
 	answers := s.intake.store(ctx, jobs)
