@@ -36,9 +36,19 @@ func TestNamesAreUnique(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	for _, bad := range [][]string{{"-runs", "0"}, {"-seconds", "0"}, {"-o", "xml"}, {"rest"}, {"-nonsense"}} {
+	for _, bad := range [][]string{{"-runs", "0"}, {"-seconds", "0"}, {"-o", "xml"}, {"rest"}, {"-nonsense"}, {"-rate", "0"}} {
 		if _, err := parse(bad); err == nil {
 			t.Errorf("%v is taken", bad)
+		}
+	}
+	for text, want := range map[string][]int{"": nil, "1": {1}, "1000,100000": {1000, 100_000}} {
+		if sizes, err := (options{backlogs: text}).sizes(); err != nil || !slices.Equal(sizes, want) {
+			t.Errorf("%q is taken for backlogs of %v: %v", text, sizes, err)
+		}
+	}
+	for _, bad := range []string{"0", "x", "1,", "1000000000000"} {
+		if sizes, err := (options{backlogs: bad}).sizes(); err == nil {
+			t.Errorf("%q is taken for backlogs of %v", bad, sizes)
 		}
 	}
 	if o, err := parse([]string{"-only", "direct", "-runs", "1"}); err != nil || o.only != "direct" || o.runs != 1 || o.seconds != 3 {

@@ -19,6 +19,12 @@ const (
 // breadth are the systems that are also measured with other sizes and numbers of workers.
 var breadth = []string{"inprocess-memory", "direct-memory", "direct-local", "sidecars-grpc-memory", "sidecars-http-local", "jetstream-memory", "relay", "relay-hops"}
 
+// crowded are the systems that are also measured with many workers.
+var crowded = []string{"direct-memory", "direct-local"}
+
+// unbounded are the systems whose backlog is bounded by what the stage says.
+var unbounded = []string{"direct-memory", "direct-local", "direct-postgres"}
+
 // paced are the systems whose latency is measured, and single those whose lone submissions are.
 var (
 	paced = []string{
@@ -44,6 +50,9 @@ func rows(all []trial.System) (rows []report.Row) {
 				}
 			}
 		}
+	}
+	for _, name := range crowded {
+		rows = append(rows, report.Row{System: name, Mode: trial.Flood, PayloadBytes: smallJob, Workers: crowd})
 	}
 	for _, name := range paced {
 		rows = append(rows, report.Row{System: name, Mode: trial.Paced, PayloadBytes: smallJob, Workers: workers, Rate: paceRate})

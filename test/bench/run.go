@@ -25,6 +25,9 @@ type options struct {
 	seconds, warm                     float64
 	runs, workerProcesses             int
 	list, explain                     bool
+	backlogs                          string
+	soak                              time.Duration
+	rate                              int
 }
 
 func parse(arguments []string) (options, error) {
@@ -41,10 +44,13 @@ func parse(arguments []string) (options, error) {
 	flags.StringVar(&o.profiles, "profiles", "", "write a CPU profile of each process into this directory")
 	flags.BoolVar(&o.explain, "explain", false, "also run the rows of this project that a target speaks of with CPU profiles, and say what the CPU went to")
 	flags.BoolVar(&o.list, "list", false, "print the keys of the rows and end")
+	flags.StringVar(&o.backlogs, "backlogs", "", "instead of the rows, measure over backlogs of these sizes, such as 1000,100000,10000000, in the systems that -only names")
+	flags.DurationVar(&o.soak, "soak", 0, "instead of the rows, run the systems that -only names at a fixed rate for so long, such as 30m, and see that their memory stays flat")
+	flags.IntVar(&o.rate, "rate", paceRate, "jobs a second of a soak")
 	if err := flags.Parse(arguments); err != nil {
 		return o, err
 	}
-	if flags.NArg() > 0 || o.runs < 1 || o.seconds <= 0 || !slices.Contains([]string{"markdown", "json"}, o.format) {
+	if flags.NArg() > 0 || o.runs < 1 || o.seconds <= 0 || o.rate < 1 || !slices.Contains([]string{"markdown", "json"}, o.format) {
 		return o, errors.New("see bench -h")
 	}
 	return o, nil
@@ -61,6 +67,11 @@ func run(arguments []string) error {
 	only, err := regexp.Compile(o.only)
 	if err != nil {
 		return fmt.Errorf("parsing -only: %w", err)
+	}
+	if o.long() {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		return runLong(ctx, o, longSystems(only.MatchString))
 	}
 	chosen := slices.DeleteFunc(rows(systems()), func(r report.Row) bool { return !only.MatchString(r.Key()) })
 	if len(chosen) == 0 {
@@ -143,7 +154,7 @@ func trialOf(o options, row report.Row) trial.Trial {
 		System: systemOf(row), Dir: o.dir,
 		Warm: time.Duration(o.warm * float64(time.Second)), Measure: time.Duration(o.seconds * float64(time.Second)),
 		Stage: trial.Stage{
-			Mode: row.Mode, PayloadBytes: row.PayloadBytes, Workers: row.Workers, Window: window, WorkerProcesses: o.workerProcesses,
+			Mode: row.Mode, PayloadBytes: row.PayloadBytes, Workers: row.Workers, Window: window, WorkerProcesses: max(o.workerProcesses, row.Workers/crowdProcess),
 			Rate: row.Rate, Profiles: o.profiles,
 		},
 	}

@@ -65,6 +65,8 @@ func (d *Direct) Serve(ctx context.Context, s *trial.Stage, role string) (func()
 	var err error
 	d.program, err = runProducer(ctx, workpulling.ProducerOptions{
 		Queue: d.Backend.queueOf(s, url), Listen: "127.0.0.1:0", SharedSecret: s.Path(secretDir),
+		BacklogJobs: max(1_000_000, 2*s.Backlog), BacklogBytes: max(1<<30, 2*int64(s.Backlog)*int64(s.PayloadBytes)),
+		DeduplicationWindow: s.Deduplication,
 	})
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func (d *driver) submit(ctx context.Context, n int, sendAt, interval int64) erro
 	return nil
 }
 
-// flood keeps every caller busy, with at most Backlog jobs under way.
+// flood keeps every caller busy, with at most so many jobs under way as the stage says.
 func (d *driver) flood(ctx context.Context) error {
 	pace := d.to.Pace()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -79,8 +79,8 @@ func (d *driver) flood(ctx context.Context) error {
 	var callers sync.WaitGroup
 	for range max(pace.Callers, 1) {
 		callers.Go(func() {
-			for d.ledger.Phase() == Running && ctx.Err() == nil {
-				if d.ledger.Submitted()-d.ledger.Handled() > Backlog {
+			for d.ledger.Phase() < Ending && ctx.Err() == nil {
+				if d.ledger.Submitted()-d.ledger.Handled() > d.stage.backlog() {
 					_ = pause(ctx, 200*time.Microsecond)
 					continue
 				}
@@ -134,7 +134,7 @@ func (d *driver) single(ctx context.Context) error {
 		if err := d.submit(ctx, 1, 0, 0); err != nil {
 			return err
 		}
-		if d.ledger.Measures(began) {
+		if _, ok := d.ledger.Measures(began); ok {
 			record(d.calls, Monotonic()-began)
 		}
 	}

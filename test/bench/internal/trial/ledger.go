@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -12,7 +13,7 @@ import (
 // MaxJobs and MaxWorkers are what a ledger has room for.
 const (
 	MaxJobs    = 1 << 27
-	MaxWorkers = 64
+	MaxWorkers = 512
 )
 
 // Phase is how far a trial has come.
@@ -20,6 +21,7 @@ type Phase uint32
 
 const (
 	Preparing Phase = iota
+	Filling         // producers submit; workers that come later are not there
 	Running         // producers submit
 	Ending          // producers have to stop
 )
@@ -84,10 +86,10 @@ func (l *Ledger) SetPhase(p Phase) { l.head.phase.Store(uint32(p)) }
 // MeasureFrom says from when on times are measured, on the clock of Monotonic.
 func (l *Ledger) MeasureFrom(at int64) { l.head.from.Store(at) }
 
-// Measures says whether times are measured at a moment.
-func (l *Ledger) Measures(at int64) bool {
+// Measures says whether times are measured at a moment, and for how long they are by then.
+func (l *Ledger) Measures(at int64) (since time.Duration, ok bool) {
 	from := l.head.from.Load()
-	return from != 0 && at >= from
+	return time.Duration(at - from), from != 0 && at >= from
 }
 
 // Take gives out n numbers and returns the first; false means that there are no more.
@@ -135,6 +137,18 @@ func (l *Ledger) Handled() (n uint64) {
 		n += l.head.handled[i].n.Load()
 	}
 	return n
+}
+
+// Spread is how many jobs the least and the most loaded of so many workers have handled.
+func (l *Ledger) Spread(workers int) (least, most uint64) {
+	for i := range min(workers, MaxWorkers) {
+		n := l.head.handled[i].n.Load()
+		if i == 0 || n < least {
+			least = n
+		}
+		most = max(most, n)
+	}
+	return least, most
 }
 
 // Verify says what is wrong with what was handled; nil means that every accepted job was handled once, with its own bytes, and nothing else.

@@ -84,11 +84,12 @@ func TestLedgerGivesOutWhatItHasRoomFor(t *testing.T) {
 
 func TestLedgerMeasuresFromItsMoment(t *testing.T) {
 	l := newLedger(t)
-	if l.Measures(5) {
+	if _, ok := l.Measures(5); ok {
 		t.Error("times are measured before anybody asked for it")
 	}
 	l.MeasureFrom(5)
-	if l.Measures(4) || !l.Measures(5) {
-		t.Error("times are not measured from the moment on")
+	_, before := l.Measures(4)
+	if since, ok := l.Measures(7); before || !ok || since != 2 {
+		t.Errorf("times are measured before the moment (%t), or not from it on (%s, %t)", before, since, ok)
 	}
 }

@@ -30,6 +30,8 @@ type process struct {
 	log   string
 	words chan word
 	done  chan error // how it ended
+
+	stopped bool // stop was called
 }
 
 // spawn starts this program again as a part of a trial, and waits until it is ready.
@@ -109,6 +111,7 @@ func (c *process) listen(stdout io.Reader) {
 
 // stop ends the child in order and returns its last word.
 func (c *process) stop() (last word, err error) {
+	c.stopped = true
 	_ = c.stdin.Close() // it may have ended by itself
 	limit := time.AfterFunc(stopLimit, func() { _ = syscall.Kill(-c.pid, syscall.SIGKILL) })
 	defer limit.Stop()

@@ -21,7 +21,7 @@ const (
 	Single Mode = "single"
 )
 
-// Backlog is how many jobs may be accepted and not handled while a system is flooded, the same for every system.
+// Backlog is how many jobs may be accepted and not handled while a system is flooded, the same for every system that is compared.
 const Backlog = 10_000
 
 // Stage is where a trial happens. All processes of it get the same one.
@@ -38,8 +38,25 @@ type Stage struct {
 	Workers, Window, WorkerProcesses int
 	// Rate is the jobs a second of Paced.
 	Rate int
+	// Backlog is how many jobs may be accepted and not handled while a system is flooded; 0 means Backlog.
+	Backlog int
+	// Fill lets the workers come only when the backlog is full.
+	Fill bool
+	// Deduplication is how long the systems of this project remember a settled job; 0 means their default of ten minutes.
+	Deduplication time.Duration
+	// Slices is how many parts of the trial have latencies of their own, Slice how long each is; 0 for none.
+	Slices int
+	Slice  time.Duration
 	// Profiles is a directory for CPU profiles, one of each process; empty for none.
 	Profiles string
+}
+
+// backlog is the bound of a flood.
+func (s *Stage) backlog() uint64 {
+	if s.Backlog > 0 {
+		return uint64(s.Backlog)
+	}
+	return Backlog
 }
 
 // Path is a file in the directory of the trial.

@@ -33,6 +33,9 @@ type Figures struct {
 	CPUPerJob time.Duration `json:"cpuPerJobNanoseconds"`
 	// Jobs is how many were submitted, accepted and handled once each in the whole trial.
 	Jobs uint64 `json:"jobs"`
+	// LeastHandled and MostHandled are by the least and the most loaded of the workers.
+	LeastHandled uint64 `json:"leastHandled"`
+	MostHandled  uint64 `json:"mostHandled"`
 }
 
 // drainLimit is how long the last jobs may take; tests shorten it.
@@ -43,28 +46,46 @@ const linger = 100 * time.Millisecond
 
 // Run runs the trial. An error means that it has no figures.
 func (t Trial) Run(ctx context.Context) (figures Figures, err error) {
+	err = t.perform(func(r run) error {
+		if figures, err = r.measure(ctx); err != nil {
+			return err
+		}
+		figures, err = r.finish(figures)
+		return err
+	})
+	return figures, err
+}
+
+// run is a trial that is under way.
+type run struct {
+	Trial
+	ledger *Ledger
+	cast   []*process
+}
+
+// perform raises the processes of a trial for a time, and leaves nothing behind.
+func (t Trial) perform(act func(run) error) (err error) {
 	t.Stage.System = t.System.Name()
 	if t.Stage.Dir, err = os.MkdirTemp(t.Dir, "bench-"); err != nil {
-		return Figures{}, err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(t.Stage.Dir)) }()
 	if err := os.Chmod(t.Stage.Dir, 0o755); err != nil { //nolint:gosec // a database server runs as another user
-		return Figures{}, err
+		return err
 	}
 	t.Stage.Ledger = ledgerPath(t.Stage.Dir)
-	ledger, err := OpenLedger(t.Stage.Ledger)
+	r := run{Trial: t}
+	if r.ledger, err = OpenLedger(t.Stage.Ledger); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.ledger.Close(), os.Remove(t.Stage.Ledger)) }()
+	if r.cast, err = t.raise(); err == nil {
+		err = act(r)
+	}
 	if err != nil {
-		return Figures{}, err
+		return errors.Join(err, endAll(r.cast))
 	}
-	defer func() { err = errors.Join(err, ledger.Close(), os.Remove(t.Stage.Ledger)) }()
-	cast, err := t.raise()
-	if err != nil {
-		return Figures{}, errors.Join(err, endAll(cast))
-	}
-	if figures, err = t.measure(ctx, ledger); err != nil {
-		return Figures{}, errors.Join(err, endAll(cast))
-	}
-	return t.finish(cast, ledger, figures)
+	return nil
 }
 
 // ledgerPath is in memory where the machine has a file system for that, so that no disk write of ours disturbs.
@@ -92,8 +113,10 @@ func (t Trial) raise() (cast []*process, err error) {
 func endAll(cast []*process) error {
 	var errs []error
 	for _, p := range slices.Backward(cast) {
-		_, err := p.stop()
-		errs = append(errs, err)
+		if !p.stopped {
+			_, err := p.stop()
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -112,33 +135,38 @@ func take(ledger *Ledger) (mark, error) {
 }
 
 // measure runs the load and waits until all of it was handled.
-func (t Trial) measure(ctx context.Context, ledger *Ledger) (Figures, error) {
-	ledger.SetPhase(Running)
-	defer ledger.SetPhase(Ending)
-	if err := t.await(ctx, ledger, t.Warm); err != nil {
-		return Figures{}, err
-	}
-	ledger.MeasureFrom(Monotonic())
-	from, err := take(ledger)
+func (r run) measure(ctx context.Context) (Figures, error) {
+	r.ledger.SetPhase(Running)
+	defer r.ledger.SetPhase(Ending)
+	from, to, err := r.window(ctx)
 	if err != nil {
 		return Figures{}, err
 	}
-	if err := t.await(ctx, ledger, t.Measure); err != nil {
+	r.ledger.SetPhase(Ending)
+	if err := drained(ctx, r.ledger, drainLimit); err != nil {
 		return Figures{}, err
 	}
-	to, err := take(ledger)
-	if err != nil {
-		return Figures{}, err
+	return between(from, to, r.Stage.Mode), nil
+}
+
+// window lets the load run, and marks the part of it that is measured.
+func (r run) window(ctx context.Context) (from, to mark, err error) {
+	if err := r.await(ctx, r.Warm); err != nil {
+		return from, to, err
 	}
-	ledger.SetPhase(Ending)
-	if err := drained(ctx, ledger); err != nil {
-		return Figures{}, err
+	r.ledger.MeasureFrom(Monotonic())
+	if from, err = take(r.ledger); err != nil {
+		return from, to, err
 	}
-	return between(from, to, t.Stage.Mode), nil
+	if err := r.await(ctx, r.Measure); err != nil {
+		return from, to, err
+	}
+	to, err = take(r.ledger)
+	return from, to, err
 }
 
 // await lets time pass while the producer is at work.
-func (t Trial) await(ctx context.Context, ledger *Ledger, d time.Duration) error {
+func (r run) await(ctx context.Context, d time.Duration) error {
 	for until := time.Now().Add(d); ; {
 		left := time.Until(until)
 		if left <= 0 {
@@ -147,17 +175,17 @@ func (t Trial) await(ctx context.Context, ledger *Ledger, d time.Duration) error
 		if err := pause(ctx, min(left, 50*time.Millisecond)); err != nil {
 			return err
 		}
-		if ledger.Ended() {
+		if r.ledger.Ended() {
 			return errors.New("the producer ended before its time")
 		}
 	}
 }
 
 // drained waits until everything that was accepted is handled, and a little longer for what should not come.
-func drained(ctx context.Context, ledger *Ledger) error {
-	for deadline := time.Now().Add(drainLimit); !ledger.Ended() || ledger.Handled() < ledger.Accepted(); {
+func drained(ctx context.Context, ledger *Ledger, limit time.Duration) error {
+	for deadline := time.Now().Add(limit); !ledger.Ended() || ledger.Handled() < ledger.Accepted(); {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("not handled within %s: %w", drainLimit, ledger.Verify())
+			return fmt.Errorf("not handled within %s: %w", limit, ledger.Verify())
 		}
 		if err := pause(ctx, time.Millisecond); err != nil {
 			return err
@@ -179,25 +207,37 @@ func between(from, to mark, mode Mode) (f Figures) {
 }
 
 // finish ends the processes, judges, and adds what they have measured themselves.
-func (t Trial) finish(cast []*process, ledger *Ledger, f Figures) (Figures, error) {
+func (r run) finish(f Figures) (Figures, error) {
 	latency, calls := NewHistogram(), NewHistogram()
-	var errs []error
-	for _, p := range slices.Backward(cast) {
-		last, err := p.stop()
-		errs = append(errs, err, merge(latency, last.Latency), merge(calls, last.Calls))
-	}
-	if err := errors.Join(append(errs, ledger.Verify())...); err != nil {
+	words, err := r.end()
+	if err != nil {
 		return Figures{}, err
 	}
-	f.Jobs = ledger.Accepted()
+	for _, last := range words {
+		if err := errors.Join(merge(latency, last.Latency), merge(calls, last.Calls)); err != nil {
+			return Figures{}, err
+		}
+	}
+	f.Jobs = r.ledger.Accepted()
+	f.LeastHandled, f.MostHandled = r.ledger.Spread(r.Stage.Workers)
 	timed := latency
-	if t.Stage.Mode == Single {
+	if r.Stage.Mode == Single {
 		timed = calls
 	}
-	if t.Stage.Mode != Flood {
+	if r.Stage.Mode != Flood {
 		f.P50, f.P99 = quantile(timed, 50), quantile(timed, 99)
 	}
 	return f, nil
+}
+
+// end ends the processes, the last started first, and judges what was handled.
+func (r run) end() (words []word, err error) {
+	var errs []error
+	for _, p := range slices.Backward(r.cast) {
+		last, err := p.stop()
+		words, errs = append(words, last), append(errs, err)
+	}
+	return words, errors.Join(append(errs, r.ledger.Verify())...)
 }
 
 func merge(into *hdrhistogram.Histogram, raw []byte) error {
