@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -39,19 +40,18 @@ func mediaType(header http.Header) string {
 	return kind
 }
 
-// decodeJobs turns a body into jobs; batch says whether the answer is a list.
-func decodeJobs(header http.Header, subject string, body []byte) (jobs []decoded, batch bool, err error) {
+// decodeJobs turns a body of a media type into jobs, which do not refer to it.
+func decodeJobs(header http.Header, kind, subject string, body []byte) ([]decoded, error) {
 	switch {
-	case mediaType(header) == typeEventBatch:
-		jobs, err = newReader(header).many(body)
-		return jobs, true, err
-	case mediaType(header) == typeEvent:
-		return []decoded{newReader(header).one(body)}, false, nil
+	case kind == typeEventBatch:
+		return newReader(header).many(body)
+	case kind == typeEvent:
+		return []decoded{newReader(header).one(body)}, nil
 	case header.Get(headerSpec) != "":
 		event, err := decodeBinary(header, body)
-		return []decoded{fromEvent(header, event, err)}, false, nil
+		return []decoded{fromEvent(header, event, err)}, nil
 	default:
-		return []decoded{decodePlain(header, subject, body)}, false, nil
+		return []decoded{decodePlain(header, subject, body)}, nil
 	}
 }
 
@@ -73,7 +73,7 @@ func decodePlain(header http.Header, subject string, body []byte) decoded {
 	if key == "" {
 		return decoded{err: malformed("send a CloudEvent, or a plain body with an %s header: without a key a repeat could not be told from a new job", headerKey)}
 	}
-	return checked(protocol.Job{MessageID: keyID(subject, key), Headers: kept(header), Payload: body})
+	return checked(protocol.Job{MessageID: keyID(subject, key), Headers: kept(header), Payload: bytes.Clone(body)})
 }
 
 // kept are the headers that travel with a job besides the attributes of its event.
@@ -147,7 +147,7 @@ func decodeBinary(header http.Header, body []byte) (*cloudevents.Event, error) {
 	if kind := header.Get("Content-Type"); kind != "" {
 		event.SetDataContentType(kind)
 	}
-	event.DataEncoded = body
+	event.DataEncoded = bytes.Clone(body)
 	return &event, nil
 }
 

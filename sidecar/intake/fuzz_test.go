@@ -22,7 +22,7 @@ func FuzzDecodeJobs(f *testing.F) {
 		if spec != "" {
 			header.Set(headerSpec, spec)
 		}
-		jobs, _, err := decodeJobs(header, "subject", []byte(body))
+		jobs, err := decodeJobs(header, mediaType(header), "subject", []byte(body))
 		if err != nil && !errors.Is(err, protocol.ErrInvalid) {
 			t.Errorf("error %v is not ErrInvalid", err)
 		}

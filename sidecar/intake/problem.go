@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
@@ -52,14 +51,17 @@ func (p problem) write(w http.ResponseWriter) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
-	raw, err := json.Marshal(body)
-	if err != nil {
-		panic(err) // impossible for the plain structs of this package
-	}
+	writeRaw(w, status, contentType, marshal(body))
+}
+
+// writeRaw answers with JSON, a line of it.
+func writeRaw(w http.ResponseWriter, status int, contentType string, raw []byte) {
+	raw = append(raw, '\n')
 	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(raw, '\n'))
+	_, _ = w.Write(raw)
 }
 
 // problemOf translates an error of this package or of the endpoint.

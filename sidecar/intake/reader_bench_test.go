@@ -28,7 +28,7 @@ func BenchmarkDecodeBatch(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		jobs, _, err := decodeJobs(header, "subject", body)
+		jobs, err := decodeJobs(header, typeEventBatch, "subject", body)
 		if err != nil || len(jobs) != events || jobs[events-1].err != nil {
 			b.Fatal(len(jobs), err)
 		}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -56,13 +55,6 @@ type storedLine struct {
 	answer answer
 	// settle is until when the answer waits for the end of the job.
 	settle time.Time
-}
-
-// lineOutcome is the answer to one line.
-type lineOutcome struct {
-	// Line counts from 1, blank lines included, which have no answer.
-	Line int `json:"line"`
-	outcome
 }
 
 func (i *Intake) submitLines(w http.ResponseWriter, r *http.Request, wait time.Duration) error {
@@ -285,7 +277,8 @@ func (s *stream) answer(ctx context.Context, stop context.CancelFunc) {
 			cancel()
 		}
 		s.deadline(s.control.SetWriteDeadline, s.intake.options.LineTimeout)
-		if err := json.NewEncoder(out).Encode(lineOutcome{Line: line.number, outcome: s.intake.outcome(a)}); err != nil {
+		one := lineOutcome{Line: line.number, outcome: s.intake.outcome(a)}
+		if _, err := out.Write(append(one.appendTo(out.AvailableBuffer()), '\n')); err != nil {
 			stop()
 		}
 		if written = append(written, a); len(s.stored) == 0 || len(written) == cap(written) {

@@ -2,13 +2,9 @@ package intake
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/endpoint"
@@ -23,35 +19,23 @@ const (
 	maxWait     = 5 * time.Minute
 )
 
-// structuredOverhead is what JSON and base64 may add to a payload.
-const structuredOverhead = 64 << 10
-
-// outcome is the answer about one job.
-type outcome struct {
-	ID       string `json:"id"`
-	Sequence int64  `json:"sequence,omitempty"`
-	// State is stored, confirmed, dead-lettered or dropped.
-	State string `json:"state,omitempty"`
-	// New is false for a repeat of an id that was known already.
-	New bool `json:"new"`
-
-	// Status and Problem are set in the answers to a batch and to a stream only.
-	Status  int      `json:"status,omitempty"`
-	Problem *problem `json:"problem,omitempty"`
-}
+// outcomeBytes is about how long an outcome is.
+const outcomeBytes = 128
 
 func (i *Intake) submit(w http.ResponseWriter, r *http.Request, by transport.Submitter) error {
 	wait, err := waitOf(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	if mediaType(r.Header) == typeLines {
+	kind := mediaType(r.Header)
+	if kind == typeLines {
 		return i.submitLines(w, r, wait)
 	}
-	answers, batch, err := i.take(w, r, by, wait)
+	answers, err := i.take(w, r, kind, by, wait)
 	if err != nil {
 		return err
 	}
+	batch := kind == typeEventBatch
 	if wait == 0 {
 		defer acknowledge(answers)
 		i.write(w, answers, batch)
@@ -65,18 +49,18 @@ func (i *Intake) submit(w http.ResponseWriter, r *http.Request, by transport.Sub
 
 // take reads and stores what a request carries. Its body counts until then and no longer: who waits for a confirmation, which
 // may take minutes, must not keep others from submitting.
-func (i *Intake) take(w http.ResponseWriter, r *http.Request, by transport.Submitter, wait time.Duration) (answers []answer, batch bool, err error) {
-	body, release, err := i.read(w, r)
+func (i *Intake) take(w http.ResponseWriter, r *http.Request, kind string, by transport.Submitter, wait time.Duration) ([]answer, error) {
+	body, release, err := i.read(w, r, kind)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	defer release()
-	jobs, batch, err := decodeJobs(r.Header, by.Subject, body)
+	jobs, err := decodeJobs(r.Header, kind, by.Subject, body)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	extendDeadline(w, wait+i.options.StoreTimeout)
-	return i.store(r.Context(), jobs), batch, nil
+	return i.store(r.Context(), jobs), nil
 }
 
 // waitOf returns how long to wait for the confirmation, 0 for not at all.
@@ -106,54 +90,6 @@ func extendDeadline(w http.ResponseWriter, by time.Duration) {
 	at := time.Now().Add(by + 10*time.Second) //nolint:forbidigo // an I/O deadline
 	_ = control.SetReadDeadline(at)
 	_ = control.SetWriteDeadline(at)
-}
-
-// read takes the body in, bounded, and holds its share of the memory until release.
-func (i *Intake) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	if err := checkCoding(w, r); err != nil {
-		return nil, nil, err
-	}
-	limit := int64(i.options.MaxPayload())
-	switch mediaType(r.Header) {
-	case typeEvent:
-		limit = limit*4/3 + structuredOverhead
-	case typeEventBatch:
-		limit = max(limit*4/3+structuredOverhead, protocol.MaxPayloadBytes)
-	}
-	if r.ContentLength > limit {
-		return nil, nil, tooLarge(limit)
-	}
-	share := r.ContentLength
-	if share < 0 {
-		share = limit
-	}
-	if !i.memory.TryAcquire(share) {
-		return nil, nil, kindNoCredit.problem().after(time.Second)
-	}
-	release = func() { i.memory.Release(share) }
-	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if err != nil {
-		release()
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return nil, nil, tooLarge(limit)
-		}
-		return nil, nil, kindTruncated.problem()
-	}
-	return body, release, nil
-}
-
-// checkCoding refuses a compressed body: a handler would get the bytes without a word about their coding.
-func checkCoding(w http.ResponseWriter, r *http.Request) error {
-	if coding := r.Header.Get("Content-Encoding"); coding == "" || strings.EqualFold(coding, "identity") {
-		return nil
-	}
-	w.Header().Set("Accept-Encoding", "identity")
-	return kindEncoded.problem()
-}
-
-func tooLarge(limit int64) problem {
-	return kindTooLarge.because(fmt.Sprintf(
-		"The limit is %d bytes (spec.payload.maxBytes of the flow). Store large data elsewhere and submit a reference.", limit))
 }
 
 // answer is what became of one job of a request. It holds no payload once it is acknowledged.
@@ -279,17 +215,20 @@ func (i *Intake) write(w http.ResponseWriter, answers []answer, batch bool) {
 		return
 	}
 	status, pause := http.StatusOK, 0
-	list := make([]outcome, len(answers))
-	for n, a := range answers {
-		list[n] = i.outcome(a)
-		if p := list[n].Problem; p != nil {
+	list := make([]byte, 0, outcomeBytes*len(answers))
+	separator := byte('[')
+	for _, a := range answers {
+		one := i.outcome(a)
+		if p := one.Problem; p != nil {
 			status, pause = http.StatusMultiStatus, max(pause, p.RetryAfter)
 		}
+		list = one.appendTo(append(list, separator))
+		separator = ','
 	}
 	if pause > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(pause))
 	}
-	writeJSON(w, status, typeJSON, list)
+	writeRaw(w, status, typeJSON, append(list, ']'))
 }
 
 func (i *Intake) writeOne(w http.ResponseWriter, a answer) {
@@ -300,7 +239,8 @@ func (i *Intake) writeOne(w http.ResponseWriter, a answer) {
 		i.problemOf(a).write(w)
 		return
 	}
-	writeJSON(w, i.status(a), typeJSON, a.outcome())
+	one := a.outcome()
+	writeRaw(w, i.status(a), typeJSON, one.appendTo(nil))
 }
 
 // problemOf is the problem of an answer that has one. Its instance is the job, where there is one.
