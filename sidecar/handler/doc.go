@@ -4,8 +4,8 @@
 // Invariants, whichever way:
 //   - Only what the app plainly says is success; everything that is not understood is a failure (B-180). Over HTTP that is a 2xx answer
 //     without an outcome header, on a stream RESULT_CONFIRMED.
-//   - A delivery reaches the app at most once per Handle: nothing here retries, and the HTTP transport repeats a request only if not one
-//     byte of it was written (I-9).
+//   - A delivery reaches the app at most once per Handle: nothing here retries, and a request is repeated on another connection only if
+//     not one byte of it was written (I-9).
 //   - An abandoned attempt is not cut off: Handle returns when the app answers or its connection breaks, so that the slot stays
 //     taken while the app works.
 //   - What no app was sent is no attempt: a failed dial, or a delivery that no stream has taken yet, is handed back. What may have been

@@ -1,16 +1,15 @@
 package handler
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/endpoint"
@@ -34,8 +33,6 @@ const (
 
 	// maxDelay clamps Retry-After: an app cannot park a job for longer.
 	maxDelay = time.Hour
-	// maxAnswerBytes is read of an answer's body so that its connection can be used again; a longer body costs the connection.
-	maxAnswerBytes = 64 << 10
 )
 
 // Target says where the app listens.
@@ -58,8 +55,9 @@ func (t Target) Address() string {
 
 // HTTP posts deliveries to the app. It implements endpoint.Handler.
 type HTTP struct {
-	client *http.Client
-	target func() Target
+	connections *connections
+	target      func() Target
+	address     *atomic.Pointer[address] // of the target that was met last
 	// unreachable is told about a failed dial, so that demand stops before the next probe.
 	unreachable func()
 	source      string
@@ -73,21 +71,10 @@ func New(lifetime context.Context, source string, target func() Target, unreacha
 	if unreachable == nil {
 		unreachable = func() {}
 	}
-	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	return &HTTP{
-		client: &http.Client{
-			Transport: &http.Transport{
-				Proxy:               nil, // the app is on loopback whatever the environment says
-				DialContext:         dialer.DialContext,
-				MaxIdleConnsPerHost: 256,
-				// Shorter than any server's keep-alive, so that a request never races the app closing an idle connection.
-				IdleConnTimeout:    time.Second,
-				DisableCompression: true,
-			},
-			// A redirect is not an answer: following it could run the job somewhere else.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		connections: newConnections(lifetime),
 		target:      target,
+		address:     new(atomic.Pointer[address]),
 		unreachable: unreachable,
 		source:      source,
 		lifetime:    lifetime,
@@ -103,55 +90,45 @@ func (h *HTTP) From(source string) *HTTP {
 
 // Handle posts one delivery and maps the answer to its outcome. ctx ends when the attempt is abandoned; the request goes on.
 func (h *HTTP) Handle(_ context.Context, d protocol.Delivery) endpoint.Result {
-	request, err := http.NewRequestWithContext(h.lifetime, http.MethodPost, h.target().URL(), bytes.NewReader(d.Job.Payload))
+	to, err := h.where()
 	if err != nil {
 		return endpoint.Result{Outcome: protocol.Nacked, Reason: "the handler's address is not valid"}
 	}
-	setHeaders(request.Header, d, h.source)
-
-	answer, err := h.client.Do(request)
-	if err != nil {
-		return h.failed(err)
-	}
-	defer answer.Body.Close()
-	result := outcome(answer)
-	if _, err := io.CopyN(io.Discard, answer.Body, maxAnswerBytes); err != nil && !errors.Is(err, io.EOF) {
-		return endpoint.Result{Outcome: protocol.Nacked, Reason: "the handler's answer broke off"}
-	}
-	return result
-}
-
-func (h *HTTP) failed(err error) endpoint.Result {
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
-		h.unreachable()
-		return endpoint.Result{Outcome: protocol.HandedBack, Reason: "the app does not listen on " + h.target().Address()}
-	}
-	if h.lifetime.Err() != nil {
-		return endpoint.Result{Outcome: protocol.Nacked, Reason: "the sidecar stopped while the handler was running"}
-	}
-	return endpoint.Result{Outcome: protocol.Nacked, Reason: "the connection to the handler broke"}
-}
-
-// setHeaders writes the CloudEvent in binary mode. The submitter's attributes win; what is missing gets a truthful default.
-func setHeaders(header http.Header, d protocol.Delivery, source string) {
-	header.Set("Ce-Specversion", "1.0")
-	header.Set("Ce-Id", Attribute(d.Job.MessageID))
-	header.Set("Ce-Source", Attribute(source))
-	header.Set("Ce-Type", "dev.workpulling.job")
-	header.Set("Content-Type", "application/octet-stream")
-	for key, value := range d.Job.Headers {
-		switch {
-		case strings.HasPrefix(key, protocol.HeaderCloudEvent):
-			header.Set(key, Attribute(value))
-		case forwarded(key):
-			header.Set(key, value)
+	for {
+		c, used, err := h.connections.take(to)
+		if err != nil {
+			h.unreachable()
+			return endpoint.Result{Outcome: protocol.HandedBack, Reason: "the app does not listen on " + to.dial}
 		}
+		result, reusable, err := c.exchange(&d, h.source)
+		if reusable {
+			h.connections.put(c)
+		} else {
+			c.Close()
+		}
+		switch {
+		case err == nil:
+			return result
+		case used && errors.Is(err, errUnwritten):
+			continue // the app never saw it
+		case h.lifetime.Err() != nil:
+			return endpoint.Result{Outcome: protocol.Nacked, Reason: reasonStopped}
+		}
+		return endpoint.Result{Outcome: protocol.Nacked, Reason: "the connection to the handler broke"}
 	}
-	header.Set(HeaderMessageID, Attribute(d.Job.MessageID))
-	header.Set(HeaderAttempt, strconv.Itoa(d.Attempt))
-	header.Set(HeaderStoreSequence, strconv.FormatInt(d.StoreSeq, 10))
-	header.Set(HeaderRedelivered, strconv.FormatBool(d.Redelivered))
+}
+
+// where is the address to post to.
+func (h *HTTP) where() (*address, error) {
+	target := h.target()
+	if known := h.address.Load(); known != nil && known.target == target {
+		return known, nil
+	}
+	to, err := newAddress(target)
+	if err == nil {
+		h.address.Store(to)
+	}
+	return to, err
 }
 
 // forwarded lets the attributes of the event, content type and trace context through; nothing else reaches the app, whichever way.
@@ -168,18 +145,20 @@ func forwarded(key string) bool {
 func clampDelay(wait time.Duration) time.Duration { return min(max(wait, time.Second), maxDelay) }
 
 func outcome(answer *http.Response) endpoint.Result {
+	said := answer.Header.Get(HeaderOutcome)
+	if said == "" && answer.StatusCode >= 200 && answer.StatusCode < 300 {
+		return endpoint.Result{Outcome: protocol.Confirmed}
+	}
 	reason := answer.Header.Get(HeaderReason)
 	if reason == "" {
 		reason = fmt.Sprintf("the handler answered %d", answer.StatusCode)
 	}
 	reason = protocol.ClipReason(reason)
 	switch status := answer.StatusCode; {
-	case status == http.StatusUnprocessableEntity || strings.EqualFold(answer.Header.Get(HeaderOutcome), OutcomeReject):
+	case status == http.StatusUnprocessableEntity || strings.EqualFold(said, OutcomeReject):
 		return endpoint.Result{Outcome: protocol.Rejected, Reason: reason}
-	case answer.Header.Get(HeaderOutcome) != "":
+	case said != "":
 		return endpoint.Result{Outcome: protocol.Nacked, Reason: "the handler's " + HeaderOutcome + " is not understood"}
-	case status >= 200 && status < 300:
-		return endpoint.Result{Outcome: protocol.Confirmed}
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		if wait, ok := retryAfter(answer.Header); ok {
 			return endpoint.Result{Outcome: protocol.Delayed, Reason: reason, RetryAfter: wait}
