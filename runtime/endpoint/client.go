@@ -18,8 +18,10 @@ import (
 // ProducerStream is a producer endpoint's stream to a Producer elsewhere, such as *transport.ProducerStream. Recv and Send are used by one
 // goroutine each; Close unblocks both.
 type ProducerStream interface {
-	Send(protocol.FromProducer) error
-	Recv() (protocol.ToProducer, error)
+	// Send writes messages in order, and keeps none.
+	Send(...protocol.FromProducer) error
+	// Recv returns the messages of one frame, in order.
+	Recv() ([]protocol.ToProducer, error)
 	// CloseSend says that nothing more comes; Recv fails once the other side has read what came before.
 	CloseSend() error
 	Close()
@@ -219,7 +221,7 @@ func (c *Client) visit(ctx context.Context) (granted bool, err error) {
 // receive hands the stream's messages to the loop until it ends.
 func (c *Client) receive(stream ProducerStream) (granted bool, err error) {
 	for {
-		message, err := stream.Recv()
+		messages, err := stream.Recv()
 		switch {
 		case errors.Is(err, protocol.ErrInvalid):
 			continue // a frame that nobody can read; what it answered is repeated
@@ -228,9 +230,15 @@ func (c *Client) receive(stream ProducerStream) (granted bool, err error) {
 		case err != nil:
 			return granted, err
 		}
-		_, grant := message.(protocol.RequestNext)
-		granted = granted || grant
-		c.loop.post(func() { c.received(message) })
+		for _, message := range messages {
+			_, grant := message.(protocol.RequestNext)
+			granted = granted || grant
+		}
+		c.loop.post(func() {
+			for _, message := range messages {
+				c.received(message)
+			}
+		})
 	}
 }
 

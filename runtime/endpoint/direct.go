@@ -33,10 +33,12 @@ type directStream struct {
 	closed   sync.Once
 }
 
-// Send hands a message to the producer's loop, and waits while that has too much to do.
-func (s *directStream) Send(message protocol.FromWorker) error {
-	if !s.producer.loop.postUnless(s.out.Aborted(), func() { s.producer.fromWorker(s.conn, message) }) {
-		return ErrUnavailable
+// Send hands messages to the producer's loop, and waits while that has too much to do.
+func (s *directStream) Send(messages ...protocol.FromWorker) error {
+	for _, message := range messages {
+		if !s.producer.loop.postUnless(s.out.Aborted(), func() { s.producer.fromWorker(s.conn, message) }) {
+			return ErrUnavailable
+		}
 	}
 	return nil
 }

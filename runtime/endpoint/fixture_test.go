@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/endpoint"
@@ -38,6 +39,7 @@ type flow struct {
 	producer *endpoint.Producer
 	stop     func()
 	prepared func(*endpoint.Producer) // is called before Run
+	server   []grpc.ServerOption
 }
 
 func fastConfig() delivery.ControllerConfig {
@@ -73,7 +75,7 @@ func (f *flow) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.proxy.Retarget(listener.Addr().String())
-	server := transport.NewServer(transport.ServerTLS(certificate))
+	server := transport.NewServer(transport.ServerTLS(certificate), f.server...)
 	f.producer = endpoint.NewProducer(f.options)
 	f.producer.Register(server)
 	if f.prepared != nil {

@@ -128,25 +128,27 @@ func TestProducerStream(t *testing.T) {
 	stored, confirmed := map[string]int64{}, map[string]int64{}
 	const jobs = 200
 	for len(confirmed) < jobs {
-		message, err := stream.Recv()
+		messages, err := stream.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch m := message.(type) {
-		case protocol.RequestNext:
-			session, granted = m.Session, max(granted, m.UpTo)
-		case protocol.Stored:
-			if first, ok := stored[m.MessageID]; ok && first != m.StoreSeq {
-				t.Fatalf("%s stored as %d and %d", m.MessageID, first, m.StoreSeq)
+		for _, message := range messages {
+			switch m := message.(type) {
+			case protocol.RequestNext:
+				session, granted = m.Session, max(granted, m.UpTo)
+			case protocol.Stored:
+				if first, ok := stored[m.MessageID]; ok && first != m.StoreSeq {
+					t.Fatalf("%s stored as %d and %d", m.MessageID, first, m.StoreSeq)
+				}
+				stored[m.MessageID] = m.StoreSeq
+				if err := stream.Send(protocol.StoredAck{Session: m.Session, Token: m.Token, MessageID: m.MessageID}); err != nil {
+					t.Fatal(err)
+				}
+			case protocol.DeliveryConfirmed:
+				confirmed[m.MessageID] = m.StoreSeq
+			case protocol.Refused:
+				t.Fatalf("refused: %v", m)
 			}
-			stored[m.MessageID] = m.StoreSeq
-			if err := stream.Send(protocol.StoredAck{Session: m.Session, Token: m.Token, MessageID: m.MessageID}); err != nil {
-				t.Fatal(err)
-			}
-		case protocol.DeliveryConfirmed:
-			confirmed[m.MessageID] = m.StoreSeq
-		case protocol.Refused:
-			t.Fatalf("refused: %v", m)
 		}
 		for used < min(granted, jobs) {
 			used++
@@ -190,12 +192,14 @@ func TestProducerStreamRefusesABrokenJob(t *testing.T) {
 func receive[M protocol.ToProducer](t *testing.T, stream *transport.ProducerStream) M {
 	t.Helper()
 	for {
-		message, err := stream.Recv()
+		messages, err := stream.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m, ok := message.(M); ok {
-			return m
+		for _, message := range messages {
+			if m, ok := message.(M); ok {
+				return m
+			}
 		}
 	}
 }

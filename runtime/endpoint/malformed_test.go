@@ -23,9 +23,11 @@ type babble struct {
 	sent   atomic.Int64 // what is no registration
 }
 
-func (b *babble) Send(m protocol.FromWorker) error {
-	if _, ok := m.(protocol.RegisterConsumer); !ok {
-		b.sent.Add(1)
+func (b *babble) Send(messages ...protocol.FromWorker) error {
+	for _, m := range messages {
+		if _, ok := m.(protocol.RegisterConsumer); !ok {
+			b.sent.Add(1)
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -51,13 +52,13 @@ func (s service) Pull(stream pb.WorkPulling_PullServer) error {
 		return s.refuseWorker(stream, transport.AsRefusal(err))
 	}
 	conn, out := p.nextConn(), transport.NewOutbox[protocol.ToWorker]()
+	writer := workerWriter{stream: stream}
+	out.Unhurried = writer.unhurried
 	if !p.loop.post(func() { p.attachWorker(conn, worker, out) }) {
 		return status.Error(codes.Unavailable, "the producer is stopping")
 	}
 	defer p.loop.post(func() { p.detachWorker(conn, worker.PodUID) })
-	return serve(stream.Context(), out,
-		func(message protocol.ToWorker) error { return sendToWorker(stream, message) },
-		func() error { return s.receiveWorker(stream, conn, worker) })
+	return serve(stream.Context(), out, writer.send, func() error { return s.receiveWorker(stream, conn, worker) })
 }
 
 // worker authenticates the peer.
@@ -94,7 +95,8 @@ func (s service) refuseWorker(stream pb.WorkPulling_PullServer, refusal *transpo
 	case frame := <-first:
 		if message, err := wire.DecodeFromWorker(frame); err == nil {
 			if register, ok := message.(protocol.RegisterConsumer); ok {
-				_ = sendToWorker(stream, protocol.RegistrationRefused{
+				writer := workerWriter{stream: stream}
+				_ = writer.send(protocol.RegistrationRefused{
 					Nonce: register.Nonce, Code: refusal.Code, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter,
 				})
 			}
@@ -143,17 +145,8 @@ func (s service) receiveWorker(stream pb.WorkPulling_PullServer, conn delivery.C
 	}
 }
 
-func sendToWorker(stream pb.WorkPulling_PullServer, message protocol.ToWorker) error {
-	for _, frame := range wire.EncodeToWorker(message) {
-		if err := stream.Send(frame); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // serve runs the two directions of a stream and returns when either has ended. Returning ends the other.
-func serve[M any](ctx context.Context, out *transport.Outbox[M], send func(M) error, receive func() error) error {
+func serve[M any](ctx context.Context, out *transport.Outbox[M], send func(...M) error, receive func() error) error {
 	ended := make(chan error, 2)
 	go func() { ended <- out.Run(ctx, send) }()
 	go func() { ended <- receive() }()
@@ -219,9 +212,31 @@ func (s service) Produce(stream pb.WorkPulling_ProduceServer) error {
 		delete(p.producers, conn)
 		p.step(delivery.ProducerDetached{Conn: conn})
 	})
+	var batches atomic.Bool // the endpoint has sent one, and so takes them
 	return serve(stream.Context(), out,
-		func(message protocol.ToProducer) error { return stream.Send(wire.EncodeToProducer(message)) },
-		func() error { return s.receiveProducer(stream, conn, out, submitter.Subject) })
+		func(messages ...protocol.ToProducer) error {
+			for _, frame := range wire.EncodeToProducer(batches.Load(), messages...) {
+				if err := stream.Send(frame); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		func() error {
+			budget := p.penalties.Budget(submitter.Subject)
+			for {
+				frame, err := p.patient(out, stream.Recv)
+				if err != nil {
+					return err
+				}
+				if frame.GetBatch() != nil {
+					batches.Store(true)
+				}
+				if err := p.fromProducer(conn, out, frame, budget); err != nil {
+					return err
+				}
+			}
+		})
 }
 
 // submitter identifies the caller, and refuses one that has to cool down.
@@ -258,33 +273,37 @@ func (p *Producer) attachProducer(conn delivery.ConnID, out *transport.Outbox[pr
 	p.step(delivery.ProducerAttached{Conn: conn, MaxCredits: p.options.StreamCredits, Notify: true})
 }
 
-func (s service) receiveProducer(stream pb.WorkPulling_ProduceServer, conn delivery.ConnID, out *transport.Outbox[protocol.ToProducer], subject string) error {
-	p := s.producer
-	budget := p.penalties.Budget(subject)
-	for {
-		frame, err := p.patient(out, stream.Recv)
-		if err != nil {
-			return err
+// fromProducer hands the messages of a frame to the loop. What breaks a limit is refused alone; an error ends the stream.
+func (p *Producer) fromProducer(conn delivery.ConnID, out *transport.Outbox[protocol.ToProducer], frame *pb.ProducerFrame, budget *transport.Budget) error {
+	messages, malformed := wire.DecodeFromProducer(frame)
+	for _, m := range malformed {
+		if refusal := budget.Spend(); refusal != nil {
+			p.refused.add(refusal.Label)
+			return refusal.Status()
 		}
-		message, err := wire.DecodeFromProducer(frame)
-		if errors.Is(err, protocol.ErrInvalid) {
-			if refusal := budget.Spend(); refusal != nil {
-				p.refused.add(refusal.Label)
-				return refusal.Status()
-			}
-			if produced := frame.GetProduced(); produced != nil {
-				out.Offer(invalidRefusal(produced.GetSession(), produced.GetToken(), produced.GetJob().GetMessageId(), err))
-			}
-			continue
-		}
-		event := delivery.ProducerMessage{Conn: conn, Message: message}
-		if produced, ok := message.(protocol.Produced); ok {
-			event.Digest = Digest(produced.Job)
-		}
-		if !p.loop.post(func() { p.step(event) }) {
-			return status.Error(codes.Unavailable, "the producer is stopping")
+		if m.Submission != nil {
+			out.Offer(invalidRefusal(m))
 		}
 	}
+	if len(messages) == 0 {
+		return nil
+	}
+	events := make([]delivery.ProducerMessage, len(messages))
+	for i, message := range messages {
+		events[i] = delivery.ProducerMessage{Conn: conn, Message: message}
+		if produced, ok := message.(protocol.Produced); ok {
+			events[i].Digest = Digest(produced.Job)
+		}
+	}
+	posted := p.loop.post(func() {
+		for _, event := range events {
+			p.step(event)
+		}
+	})
+	if !posted {
+		return status.Error(codes.Unavailable, "the producer is stopping")
+	}
+	return nil
 }
 
 // errSilent ends a producer stream that says nothing, so that others get its credit.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/workpulling/workpulling/runtime/delivery"
 	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/protocol/wire"
 	"github.com/workpulling/workpulling/runtime/transport"
 )
 
@@ -103,6 +104,9 @@ func (c *labelCounter) snapshot() map[transport.Label]uint64 {
 func (p *Producer) NoteRefusal(refusal *transport.Refusal) { p.refused.add(refusal.Label) }
 
 // invalidRefusal tells a producer endpoint that its submission broke a limit.
-func invalidRefusal(session string, token uint64, messageID string, err error) protocol.Refused {
-	return protocol.Refused{Session: session, Token: token, MessageID: messageID, Code: protocol.RefusedInvalid, Reason: err.Error()}
+func invalidRefusal(m wire.Malformed) protocol.Refused {
+	return protocol.Refused{
+		Session: m.Submission.Session, Token: m.Submission.Token, MessageID: m.Submission.Job.MessageID,
+		Code: protocol.RefusedInvalid, Reason: m.Err.Error(),
+	}
 }

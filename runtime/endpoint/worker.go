@@ -40,7 +40,8 @@ type Result struct {
 // Stream is a worker's connection to a producer, such as *transport.WorkerStream. Recv and Send are used by one goroutine each;
 // Close unblocks both.
 type Stream interface {
-	Send(protocol.FromWorker) error
+	// Send writes messages in order, and keeps none.
+	Send(...protocol.FromWorker) error
 	Recv() (protocol.ToWorker, error)
 	Close()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -51,6 +52,9 @@ func (p Peer) Connect() (*grpc.ClientConn, error) {
 			MinConnectTimeout: p.timeout(),
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 		}),
+		grpc.WithStaticStreamWindowSize(windowBytes),
+		grpc.WithStaticConnWindowSize(windowBytes),
+		grpc.WithReadBufferSize(0),
 		grpc.WithIdleTimeout(0),
 		grpc.WithNoProxy(),
 	}
@@ -126,11 +130,13 @@ func (p Peer) DialWorker(ctx context.Context) (*WorkerStream, error) {
 	return &WorkerStream{stream, stop, p.Route}, nil
 }
 
-// Send writes one message.
-func (s *WorkerStream) Send(message protocol.FromWorker) error {
-	for _, frame := range wire.EncodeFromWorker(message) {
-		if err := s.stream.Send(frame); err != nil {
-			return err
+// Send writes messages in order.
+func (s *WorkerStream) Send(messages ...protocol.FromWorker) error {
+	for _, message := range messages {
+		for _, frame := range wire.EncodeFromWorker(message) {
+			if err := s.stream.Send(frame); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -151,8 +157,9 @@ func (s *WorkerStream) Close() { s.stop() }
 
 // ProducerStream is a producer endpoint's stream. Send and Recv may be used by one goroutine each.
 type ProducerStream struct {
-	stream pb.WorkPulling_ProduceClient
-	stop   func()
+	stream  pb.WorkPulling_ProduceClient
+	stop    func()
+	batches atomic.Bool // the producer takes them
 }
 
 // DialProducer opens a producer endpoint's stream; ctx bounds its life.
@@ -163,19 +170,27 @@ func (p Peer) DialProducer(ctx context.Context) (*ProducerStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ProducerStream{stream, stop}, nil
+	return &ProducerStream{stream: stream, stop: stop}, nil
 }
 
-// Send writes one message.
-func (s *ProducerStream) Send(message protocol.FromProducer) error {
-	return s.stream.Send(wire.EncodeFromProducer(message))
+// Send writes messages in order, several a frame where the producer takes that.
+func (s *ProducerStream) Send(messages ...protocol.FromProducer) error {
+	for _, frame := range wire.EncodeFromProducer(s.batches.Load(), messages...) {
+		if err := s.stream.Send(frame); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Recv waits for the next message; an error that wraps protocol.ErrInvalid leaves the stream usable.
-func (s *ProducerStream) Recv() (protocol.ToProducer, error) {
+// Recv waits for the next frame and returns its messages in order; an error that wraps protocol.ErrInvalid leaves the stream usable.
+func (s *ProducerStream) Recv() ([]protocol.ToProducer, error) {
 	frame, err := s.stream.Recv()
 	if err != nil {
 		return nil, err
+	}
+	if wire.TakesBatches(frame) {
+		s.batches.Store(true)
 	}
 	return wire.DecodeToProducer(frame)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -179,7 +180,7 @@ func TestOutboxNeverBlocksAndKeepsOrder(t *testing.T) {
 	out.Close()
 	out.Offer(100) // after the end: dropped
 	var sent []int
-	if err := out.Run(t.Context(), func(i int) error { sent = append(sent, i); return nil }); err != nil {
+	if err := out.Run(t.Context(), func(i ...int) error { sent = append(sent, i...); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if len(sent) != 100 || sent[0] != 0 || sent[99] != 99 {
@@ -193,11 +194,46 @@ func TestOutboxOfASlowPeerIsAborted(t *testing.T) {
 		out.Offer(i)
 	}
 	<-out.Aborted()
-	if err := out.Run(t.Context(), func(int) error { return nil }); !errors.Is(err, transport.ErrSlowPeer) {
+	if err := out.Run(t.Context(), func(...int) error { return nil }); !errors.Is(err, transport.ErrSlowPeer) {
 		t.Errorf("ended with %v", err)
 	}
 	if !errors.Is(out.Err(), transport.ErrSlowPeer) {
 		t.Errorf("aborted with %v", out.Err())
+	}
+}
+
+// What is in no hurry goes with the next that is, or after a moment, or with the end.
+func TestOutboxLetsMessagesWaitForCompany(t *testing.T) {
+	batches := make(chan []int, 10)
+	out := transport.NewOutbox[int]()
+	out.Unhurried = func(i int) bool { return i < 0 }
+	ended := make(chan error, 1)
+	go func() {
+		ended <- out.Run(t.Context(), func(messages ...int) error {
+			batches <- slices.Clone(messages)
+			return nil
+		})
+	}()
+	out.Offer(-1)
+	if got := <-batches; !slices.Equal(got, []int{-1}) {
+		t.Errorf("alone: %v", got)
+	}
+	out.Offer(-2)
+	out.Offer(3)
+	got := <-batches
+	if slices.Equal(got, []int{-2}) { // the machine was so slow that its moment was over
+		got = append(got, <-batches...)
+	}
+	if !slices.Equal(got, []int{-2, 3}) {
+		t.Errorf("with company: %v", got)
+	}
+	out.Offer(-4)
+	out.Close()
+	if got := <-batches; !slices.Equal(got, []int{-4}) {
+		t.Errorf("at the end: %v", got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -58,10 +58,11 @@ func (a *besideApp) next() (protocol.ToProducer, error) {
 		if err != nil {
 			return nil, err
 		}
-		message, err := wire.DecodeToProducer(frame)
+		messages, err := wire.DecodeToProducer(frame)
 		if err != nil {
 			return nil, err
 		}
+		message := messages[0] // an app that sends no batch gets none
 		grant, ok := message.(protocol.RequestNext)
 		if !ok {
 			return message, nil
@@ -79,7 +80,7 @@ func (a *besideApp) submit(t *testing.T, id, body string) protocol.ToProducer {
 	t.Helper()
 	a.tokens++
 	job := protocol.Job{MessageID: id, Payload: []byte(body)}
-	if err := a.stream.Send(wire.EncodeFromProducer(protocol.Produced{Session: a.session, Token: a.tokens, Job: job})); err != nil {
+	if err := a.stream.Send(wire.EncodeFromProducer(false, protocol.Produced{Session: a.session, Token: a.tokens, Job: job})[0]); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -92,7 +93,7 @@ func (a *besideApp) submit(t *testing.T, id, body string) protocol.ToProducer {
 				continue // a repeat of an earlier answer
 			}
 			ack := protocol.StoredAck{Session: stored.Session, Token: stored.Token, MessageID: stored.MessageID}
-			if err := a.stream.Send(wire.EncodeFromProducer(ack)); err != nil {
+			if err := a.stream.Send(wire.EncodeFromProducer(false, ack)[0]); err != nil {
 				t.Fatal(err)
 			}
 		}

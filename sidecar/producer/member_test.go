@@ -561,12 +561,12 @@ func TestAProducerStreamIsPassedOn(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		message, err := opened.Recv()
+		messages, err := opened.Recv()
 		if err != nil {
 			opened.Close()
 			return false
 		}
-		grant, _ = message.(protocol.RequestNext)
+		grant, _ = messages[0].(protocol.RequestNext)
 		stream = opened
 		return true
 	})
@@ -575,15 +575,17 @@ func TestAProducerStreamIsPassedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		message, err := stream.Recv()
+		messages, err := stream.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if stored, ok := message.(protocol.Stored); ok {
-			if stored.MessageID != "over two" || stored.Verdict != protocol.StoredNew {
-				t.Errorf("%+v", stored)
+		for _, message := range messages {
+			if stored, ok := message.(protocol.Stored); ok {
+				if stored.MessageID != "over two" || stored.Verdict != protocol.StoredNew {
+					t.Errorf("%+v", stored)
+				}
+				return
 			}
-			return
 		}
 	}
 }

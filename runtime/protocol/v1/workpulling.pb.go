@@ -512,6 +512,7 @@ type ProducerFrame struct {
 	//
 	//	*ProducerFrame_Produced
 	//	*ProducerFrame_StoredAck
+	//	*ProducerFrame_Batch
 	Message       isProducerFrame_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -572,6 +573,15 @@ func (x *ProducerFrame) GetStoredAck() *StoredAck {
 	return nil
 }
 
+func (x *ProducerFrame) GetBatch() *ProducerBatch {
+	if x != nil {
+		if x, ok := x.Message.(*ProducerFrame_Batch); ok {
+			return x.Batch
+		}
+	}
+	return nil
+}
+
 type isProducerFrame_Message interface {
 	isProducerFrame_Message()
 }
@@ -584,9 +594,16 @@ type ProducerFrame_StoredAck struct {
 	StoredAck *StoredAck `protobuf:"bytes,2,opt,name=stored_ack,json=storedAck,proto3,oneof"`
 }
 
+type ProducerFrame_Batch struct {
+	// batch only after a RequestNext with batches: who does not know it drops the frame.
+	Batch *ProducerBatch `protobuf:"bytes,3,opt,name=batch,proto3,oneof"`
+}
+
 func (*ProducerFrame_Produced) isProducerFrame_Message() {}
 
 func (*ProducerFrame_StoredAck) isProducerFrame_Message() {}
+
+func (*ProducerFrame_Batch) isProducerFrame_Message() {}
 
 type GrantFrame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -596,6 +613,7 @@ type GrantFrame struct {
 	//	*GrantFrame_Stored
 	//	*GrantFrame_Refused
 	//	*GrantFrame_DeliveryConfirmed
+	//	*GrantFrame_Batch
 	Message       isGrantFrame_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -674,6 +692,15 @@ func (x *GrantFrame) GetDeliveryConfirmed() *DeliveryConfirmed {
 	return nil
 }
 
+func (x *GrantFrame) GetBatch() *GrantBatch {
+	if x != nil {
+		if x, ok := x.Message.(*GrantFrame_Batch); ok {
+			return x.Batch
+		}
+	}
+	return nil
+}
+
 type isGrantFrame_Message interface {
 	isGrantFrame_Message()
 }
@@ -694,6 +721,11 @@ type GrantFrame_DeliveryConfirmed struct {
 	DeliveryConfirmed *DeliveryConfirmed `protobuf:"bytes,4,opt,name=delivery_confirmed,json=deliveryConfirmed,proto3,oneof"`
 }
 
+type GrantFrame_Batch struct {
+	// batch only to an endpoint that has sent a batch on this stream.
+	Batch *GrantBatch `protobuf:"bytes,5,opt,name=batch,proto3,oneof"`
+}
+
 func (*GrantFrame_RequestNext) isGrantFrame_Message() {}
 
 func (*GrantFrame_Stored) isGrantFrame_Message() {}
@@ -701,6 +733,141 @@ func (*GrantFrame_Stored) isGrantFrame_Message() {}
 func (*GrantFrame_Refused) isGrantFrame_Message() {}
 
 func (*GrantFrame_DeliveryConfirmed) isGrantFrame_Message() {}
+
+func (*GrantFrame_Batch) isGrantFrame_Message() {}
+
+// ProducerBatch means the same as a frame for each of its messages: first the acknowledgements, then the submissions, each in order.
+type ProducerBatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// session is that of all: each leaves its own empty.
+	Session       string       `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	StoredAcks    []*StoredAck `protobuf:"bytes,2,rep,name=stored_acks,json=storedAcks,proto3" json:"stored_acks,omitempty"`
+	Produced      []*Produced  `protobuf:"bytes,3,rep,name=produced,proto3" json:"produced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProducerBatch) Reset() {
+	*x = ProducerBatch{}
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProducerBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProducerBatch) ProtoMessage() {}
+
+func (x *ProducerBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProducerBatch.ProtoReflect.Descriptor instead.
+func (*ProducerBatch) Descriptor() ([]byte, []int) {
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ProducerBatch) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *ProducerBatch) GetStoredAcks() []*StoredAck {
+	if x != nil {
+		return x.StoredAcks
+	}
+	return nil
+}
+
+func (x *ProducerBatch) GetProduced() []*Produced {
+	if x != nil {
+		return x.Produced
+	}
+	return nil
+}
+
+// GrantBatch means the same as a frame for each of its messages: first the grant, then the others in the order of the fields.
+type GrantBatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// session is that of all: each leaves its own empty.
+	Session string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// up_to is that of a RequestNext; 0 where there is none.
+	UpTo              uint64               `protobuf:"varint,2,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
+	Stored            []*Stored            `protobuf:"bytes,3,rep,name=stored,proto3" json:"stored,omitempty"`
+	DeliveryConfirmed []*DeliveryConfirmed `protobuf:"bytes,4,rep,name=delivery_confirmed,json=deliveryConfirmed,proto3" json:"delivery_confirmed,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *GrantBatch) Reset() {
+	*x = GrantBatch{}
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantBatch) ProtoMessage() {}
+
+func (x *GrantBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantBatch.ProtoReflect.Descriptor instead.
+func (*GrantBatch) Descriptor() ([]byte, []int) {
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GrantBatch) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *GrantBatch) GetUpTo() uint64 {
+	if x != nil {
+		return x.UpTo
+	}
+	return 0
+}
+
+func (x *GrantBatch) GetStored() []*Stored {
+	if x != nil {
+		return x.Stored
+	}
+	return nil
+}
+
+func (x *GrantBatch) GetDeliveryConfirmed() []*DeliveryConfirmed {
+	if x != nil {
+		return x.DeliveryConfirmed
+	}
+	return nil
+}
 
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -713,7 +880,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[4]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -725,7 +892,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[4]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -738,7 +905,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{4}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Job) GetMessageId() string {
@@ -763,16 +930,18 @@ func (x *Job) GetPayload() []byte {
 }
 
 type RequestNext struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	UpTo          uint64                 `protobuf:"varint,2,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Session string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	UpTo    uint64                 `protobuf:"varint,2,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
+	// batches says that this producer takes ProducerBatch. It holds for the stream. An endpoint that sends one gets GrantBatch.
+	Batches       bool `protobuf:"varint,3,opt,name=batches,proto3" json:"batches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RequestNext) Reset() {
 	*x = RequestNext{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[5]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +953,7 @@ func (x *RequestNext) String() string {
 func (*RequestNext) ProtoMessage() {}
 
 func (x *RequestNext) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[5]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +966,7 @@ func (x *RequestNext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestNext.ProtoReflect.Descriptor instead.
 func (*RequestNext) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{5}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RequestNext) GetSession() string {
@@ -814,6 +983,13 @@ func (x *RequestNext) GetUpTo() uint64 {
 	return 0
 }
 
+func (x *RequestNext) GetBatches() bool {
+	if x != nil {
+		return x.Batches
+	}
+	return false
+}
+
 type Produced struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -825,7 +1001,7 @@ type Produced struct {
 
 func (x *Produced) Reset() {
 	*x = Produced{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[6]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +1013,7 @@ func (x *Produced) String() string {
 func (*Produced) ProtoMessage() {}
 
 func (x *Produced) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[6]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +1026,7 @@ func (x *Produced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Produced.ProtoReflect.Descriptor instead.
 func (*Produced) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{6}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Produced) GetSession() string {
@@ -887,7 +1063,7 @@ type Stored struct {
 
 func (x *Stored) Reset() {
 	*x = Stored{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[7]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1075,7 @@ func (x *Stored) String() string {
 func (*Stored) ProtoMessage() {}
 
 func (x *Stored) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[7]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1088,7 @@ func (x *Stored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stored.ProtoReflect.Descriptor instead.
 func (*Stored) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{7}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Stored) GetSession() string {
@@ -961,7 +1137,7 @@ type StoredAck struct {
 
 func (x *StoredAck) Reset() {
 	*x = StoredAck{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[8]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1149,7 @@ func (x *StoredAck) String() string {
 func (*StoredAck) ProtoMessage() {}
 
 func (x *StoredAck) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[8]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1162,7 @@ func (x *StoredAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredAck.ProtoReflect.Descriptor instead.
 func (*StoredAck) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{8}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StoredAck) GetSession() string {
@@ -1024,7 +1200,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[9]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1212,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[9]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1225,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{9}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Refused) GetSession() string {
@@ -1105,7 +1281,7 @@ type DeliveryConfirmed struct {
 
 func (x *DeliveryConfirmed) Reset() {
 	*x = DeliveryConfirmed{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[10]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1293,7 @@ func (x *DeliveryConfirmed) String() string {
 func (*DeliveryConfirmed) ProtoMessage() {}
 
 func (x *DeliveryConfirmed) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[10]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1306,7 @@ func (x *DeliveryConfirmed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliveryConfirmed.ProtoReflect.Descriptor instead.
 func (*DeliveryConfirmed) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{10}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeliveryConfirmed) GetSession() string {
@@ -1170,7 +1346,7 @@ type RegisterConsumer struct {
 
 func (x *RegisterConsumer) Reset() {
 	*x = RegisterConsumer{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[11]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1358,7 @@ func (x *RegisterConsumer) String() string {
 func (*RegisterConsumer) ProtoMessage() {}
 
 func (x *RegisterConsumer) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[11]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1371,7 @@ func (x *RegisterConsumer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterConsumer.ProtoReflect.Descriptor instead.
 func (*RegisterConsumer) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{11}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RegisterConsumer) GetVersion() int32 {
@@ -1269,7 +1445,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[12]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1457,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[12]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1470,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{12}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Claim) GetStoreSeq() int64 {
@@ -1358,7 +1534,7 @@ type RegistrationAck struct {
 
 func (x *RegistrationAck) Reset() {
 	*x = RegistrationAck{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[13]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1546,7 @@ func (x *RegistrationAck) String() string {
 func (*RegistrationAck) ProtoMessage() {}
 
 func (x *RegistrationAck) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[13]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1559,7 @@ func (x *RegistrationAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegistrationAck.ProtoReflect.Descriptor instead.
 func (*RegistrationAck) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{13}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RegistrationAck) GetSession() string {
@@ -1476,7 +1652,7 @@ type Adopted struct {
 
 func (x *Adopted) Reset() {
 	*x = Adopted{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[14]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1664,7 @@ func (x *Adopted) String() string {
 func (*Adopted) ProtoMessage() {}
 
 func (x *Adopted) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[14]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1677,7 @@ func (x *Adopted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Adopted.ProtoReflect.Descriptor instead.
 func (*Adopted) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{14}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Adopted) GetWorkerSeq() int64 {
@@ -1549,7 +1725,7 @@ type ClaimsEnded struct {
 
 func (x *ClaimsEnded) Reset() {
 	*x = ClaimsEnded{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[15]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1737,7 @@ func (x *ClaimsEnded) String() string {
 func (*ClaimsEnded) ProtoMessage() {}
 
 func (x *ClaimsEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[15]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1750,7 @@ func (x *ClaimsEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimsEnded.ProtoReflect.Descriptor instead.
 func (*ClaimsEnded) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{15}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ClaimsEnded) GetBindingId() string {
@@ -1601,7 +1777,7 @@ type ClaimRef struct {
 
 func (x *ClaimRef) Reset() {
 	*x = ClaimRef{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[16]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1613,7 +1789,7 @@ func (x *ClaimRef) String() string {
 func (*ClaimRef) ProtoMessage() {}
 
 func (x *ClaimRef) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[16]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1626,7 +1802,7 @@ func (x *ClaimRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRef.ProtoReflect.Descriptor instead.
 func (*ClaimRef) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{16}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ClaimRef) GetMessageId() string {
@@ -1655,7 +1831,7 @@ type RegistrationRefused struct {
 
 func (x *RegistrationRefused) Reset() {
 	*x = RegistrationRefused{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[17]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1843,7 @@ func (x *RegistrationRefused) String() string {
 func (*RegistrationRefused) ProtoMessage() {}
 
 func (x *RegistrationRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[17]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1856,7 @@ func (x *RegistrationRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegistrationRefused.ProtoReflect.Descriptor instead.
 func (*RegistrationRefused) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{17}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RegistrationRefused) GetNonce() string {
@@ -1725,7 +1901,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[18]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1913,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[18]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1926,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{18}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Request) GetBindingId() string {
@@ -1809,7 +1985,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[19]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1997,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[19]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +2010,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{19}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Settlement) GetWorkerSeq() int64 {
@@ -1891,7 +2067,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[20]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2079,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[20]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2092,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{20}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Ack) GetBindingId() string {
@@ -1958,7 +2134,7 @@ type SettledAck struct {
 
 func (x *SettledAck) Reset() {
 	*x = SettledAck{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[21]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2146,7 @@ func (x *SettledAck) String() string {
 func (*SettledAck) ProtoMessage() {}
 
 func (x *SettledAck) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[21]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2159,7 @@ func (x *SettledAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettledAck.ProtoReflect.Descriptor instead.
 func (*SettledAck) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{21}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SettledAck) GetBindingId() string {
@@ -2022,7 +2198,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[22]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2034,7 +2210,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[22]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2047,7 +2223,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{22}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Delivery) GetWorkerSeq() int64 {
@@ -2102,7 +2278,7 @@ type SequencedMessage struct {
 
 func (x *SequencedMessage) Reset() {
 	*x = SequencedMessage{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[23]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2290,7 @@ func (x *SequencedMessage) String() string {
 func (*SequencedMessage) ProtoMessage() {}
 
 func (x *SequencedMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[23]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2303,7 @@ func (x *SequencedMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequencedMessage.ProtoReflect.Descriptor instead.
 func (*SequencedMessage) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{23}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SequencedMessage) GetBindingId() string {
@@ -2154,7 +2330,7 @@ type HandBack struct {
 
 func (x *HandBack) Reset() {
 	*x = HandBack{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[24]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2342,7 @@ func (x *HandBack) String() string {
 func (*HandBack) ProtoMessage() {}
 
 func (x *HandBack) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[24]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2355,7 @@ func (x *HandBack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandBack.ProtoReflect.Descriptor instead.
 func (*HandBack) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{24}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HandBack) GetBindingId() string {
@@ -2206,7 +2382,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[25]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2394,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[25]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2407,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{25}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Drain) GetBindingId() string {
@@ -2259,7 +2435,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[26]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2447,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[26]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2460,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{26}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Heartbeat) GetBindingId() string {
@@ -2320,7 +2496,7 @@ type BindingEnded struct {
 
 func (x *BindingEnded) Reset() {
 	*x = BindingEnded{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[27]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2508,7 @@ func (x *BindingEnded) String() string {
 func (*BindingEnded) ProtoMessage() {}
 
 func (x *BindingEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[27]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2521,7 @@ func (x *BindingEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BindingEnded.ProtoReflect.Descriptor instead.
 func (*BindingEnded) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{27}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BindingEnded) GetBindingId() string {
@@ -2384,7 +2560,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[28]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2572,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[28]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2585,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{28}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{30}
 }
 
 type CordonIfIdleRequest struct {
@@ -2422,7 +2598,7 @@ type CordonIfIdleRequest struct {
 
 func (x *CordonIfIdleRequest) Reset() {
 	*x = CordonIfIdleRequest{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[29]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +2610,7 @@ func (x *CordonIfIdleRequest) String() string {
 func (*CordonIfIdleRequest) ProtoMessage() {}
 
 func (x *CordonIfIdleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[29]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +2623,7 @@ func (x *CordonIfIdleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonIfIdleRequest.ProtoReflect.Descriptor instead.
 func (*CordonIfIdleRequest) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{29}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CordonIfIdleRequest) GetExpectedPodUid() string {
@@ -2467,7 +2643,7 @@ type CordonIfIdleReply struct {
 
 func (x *CordonIfIdleReply) Reset() {
 	*x = CordonIfIdleReply{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[30]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +2655,7 @@ func (x *CordonIfIdleReply) String() string {
 func (*CordonIfIdleReply) ProtoMessage() {}
 
 func (x *CordonIfIdleReply) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[30]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +2668,7 @@ func (x *CordonIfIdleReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonIfIdleReply.ProtoReflect.Descriptor instead.
 func (*CordonIfIdleReply) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{30}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CordonIfIdleReply) GetCordoned() bool {
@@ -2518,7 +2694,7 @@ type StartDrainRequest struct {
 
 func (x *StartDrainRequest) Reset() {
 	*x = StartDrainRequest{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[31]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2706,7 @@ func (x *StartDrainRequest) String() string {
 func (*StartDrainRequest) ProtoMessage() {}
 
 func (x *StartDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[31]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2719,7 @@ func (x *StartDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartDrainRequest.ProtoReflect.Descriptor instead.
 func (*StartDrainRequest) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{31}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StartDrainRequest) GetExpectedPodUid() string {
@@ -2562,7 +2738,7 @@ type UncordonRequest struct {
 
 func (x *UncordonRequest) Reset() {
 	*x = UncordonRequest{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[32]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +2750,7 @@ func (x *UncordonRequest) String() string {
 func (*UncordonRequest) ProtoMessage() {}
 
 func (x *UncordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[32]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +2763,7 @@ func (x *UncordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonRequest.ProtoReflect.Descriptor instead.
 func (*UncordonRequest) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{32}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UncordonRequest) GetExpectedPodUid() string {
@@ -2620,7 +2796,7 @@ type WorkerStatus struct {
 
 func (x *WorkerStatus) Reset() {
 	*x = WorkerStatus{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[33]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2808,7 @@ func (x *WorkerStatus) String() string {
 func (*WorkerStatus) ProtoMessage() {}
 
 func (x *WorkerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[33]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2821,7 @@ func (x *WorkerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerStatus.ProtoReflect.Descriptor instead.
 func (*WorkerStatus) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{33}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WorkerStatus) GetPodUid() string {
@@ -2784,7 +2960,7 @@ type FlowStats struct {
 
 func (x *FlowStats) Reset() {
 	*x = FlowStats{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[34]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2796,7 +2972,7 @@ func (x *FlowStats) String() string {
 func (*FlowStats) ProtoMessage() {}
 
 func (x *FlowStats) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[34]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2809,7 +2985,7 @@ func (x *FlowStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStats.ProtoReflect.Descriptor instead.
 func (*FlowStats) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{34}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FlowStats) GetNamespace() string {
@@ -3070,7 +3246,7 @@ type PausedRevision struct {
 
 func (x *PausedRevision) Reset() {
 	*x = PausedRevision{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[35]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3258,7 @@ func (x *PausedRevision) String() string {
 func (*PausedRevision) ProtoMessage() {}
 
 func (x *PausedRevision) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[35]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3095,7 +3271,7 @@ func (x *PausedRevision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PausedRevision.ProtoReflect.Descriptor instead.
 func (*PausedRevision) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{35}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PausedRevision) GetPool() string {
@@ -3139,7 +3315,7 @@ type QuarantinedWorker struct {
 
 func (x *QuarantinedWorker) Reset() {
 	*x = QuarantinedWorker{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[36]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3327,7 @@ func (x *QuarantinedWorker) String() string {
 func (*QuarantinedWorker) ProtoMessage() {}
 
 func (x *QuarantinedWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[36]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3340,7 @@ func (x *QuarantinedWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedWorker.ProtoReflect.Descriptor instead.
 func (*QuarantinedWorker) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{36}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *QuarantinedWorker) GetPodUid() string {
@@ -3210,7 +3386,7 @@ type BoundWorker struct {
 
 func (x *BoundWorker) Reset() {
 	*x = BoundWorker{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[37]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3398,7 @@ func (x *BoundWorker) String() string {
 func (*BoundWorker) ProtoMessage() {}
 
 func (x *BoundWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[37]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3411,7 @@ func (x *BoundWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundWorker.ProtoReflect.Descriptor instead.
 func (*BoundWorker) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{37}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BoundWorker) GetPodUid() string {
@@ -3295,7 +3471,7 @@ type FlowStatsAck struct {
 
 func (x *FlowStatsAck) Reset() {
 	*x = FlowStatsAck{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[38]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3307,7 +3483,7 @@ func (x *FlowStatsAck) String() string {
 func (*FlowStatsAck) ProtoMessage() {}
 
 func (x *FlowStatsAck) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[38]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3320,7 +3496,7 @@ func (x *FlowStatsAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStatsAck.ProtoReflect.Descriptor instead.
 func (*FlowStatsAck) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{38}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{40}
 }
 
 type LookRequest struct {
@@ -3331,7 +3507,7 @@ type LookRequest struct {
 
 func (x *LookRequest) Reset() {
 	*x = LookRequest{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[39]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3519,7 @@ func (x *LookRequest) String() string {
 func (*LookRequest) ProtoMessage() {}
 
 func (x *LookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[39]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +3532,7 @@ func (x *LookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
 func (*LookRequest) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{39}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{41}
 }
 
 type MemberStatus struct {
@@ -3373,7 +3549,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[40]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3561,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[40]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +3574,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{40}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *MemberStatus) GetPodUid() string {
@@ -3450,19 +3626,32 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\theartbeat\x18\x06 \x01(\v2\x19.workpulling.v1.HeartbeatH\x00R\theartbeat\x124\n" +
 	"\x05ended\x18\a \x01(\v2\x1c.workpulling.v1.BindingEndedH\x00R\x05ended\x12@\n" +
 	"\fclaims_ended\x18\b \x01(\v2\x1b.workpulling.v1.ClaimsEndedH\x00R\vclaimsEndedB\t\n" +
-	"\amessage\"\x8e\x01\n" +
+	"\amessage\"\xc5\x01\n" +
 	"\rProducerFrame\x126\n" +
 	"\bproduced\x18\x01 \x01(\v2\x18.workpulling.v1.ProducedH\x00R\bproduced\x12:\n" +
 	"\n" +
-	"stored_ack\x18\x02 \x01(\v2\x19.workpulling.v1.StoredAckH\x00R\tstoredAckB\t\n" +
-	"\amessage\"\x94\x02\n" +
+	"stored_ack\x18\x02 \x01(\v2\x19.workpulling.v1.StoredAckH\x00R\tstoredAck\x125\n" +
+	"\x05batch\x18\x03 \x01(\v2\x1d.workpulling.v1.ProducerBatchH\x00R\x05batchB\t\n" +
+	"\amessage\"\xc8\x02\n" +
 	"\n" +
 	"GrantFrame\x12@\n" +
 	"\frequest_next\x18\x01 \x01(\v2\x1b.workpulling.v1.RequestNextH\x00R\vrequestNext\x120\n" +
 	"\x06stored\x18\x02 \x01(\v2\x16.workpulling.v1.StoredH\x00R\x06stored\x123\n" +
 	"\arefused\x18\x03 \x01(\v2\x17.workpulling.v1.RefusedH\x00R\arefused\x12R\n" +
-	"\x12delivery_confirmed\x18\x04 \x01(\v2!.workpulling.v1.DeliveryConfirmedH\x00R\x11deliveryConfirmedB\t\n" +
-	"\amessage\"\xb6\x01\n" +
+	"\x12delivery_confirmed\x18\x04 \x01(\v2!.workpulling.v1.DeliveryConfirmedH\x00R\x11deliveryConfirmed\x122\n" +
+	"\x05batch\x18\x05 \x01(\v2\x1a.workpulling.v1.GrantBatchH\x00R\x05batchB\t\n" +
+	"\amessage\"\x9b\x01\n" +
+	"\rProducerBatch\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x12:\n" +
+	"\vstored_acks\x18\x02 \x03(\v2\x19.workpulling.v1.StoredAckR\n" +
+	"storedAcks\x124\n" +
+	"\bproduced\x18\x03 \x03(\v2\x18.workpulling.v1.ProducedR\bproduced\"\xbd\x01\n" +
+	"\n" +
+	"GrantBatch\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x12\x13\n" +
+	"\x05up_to\x18\x02 \x01(\x04R\x04upTo\x12.\n" +
+	"\x06stored\x18\x03 \x03(\v2\x16.workpulling.v1.StoredR\x06stored\x12P\n" +
+	"\x12delivery_confirmed\x18\x04 \x03(\v2!.workpulling.v1.DeliveryConfirmedR\x11deliveryConfirmed\"\xb6\x01\n" +
 	"\x03Job\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x12:\n" +
@@ -3470,10 +3659,11 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\apayload\x18\x03 \x01(\fR\apayload\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"<\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"V\n" +
 	"\vRequestNext\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x13\n" +
-	"\x05up_to\x18\x02 \x01(\x04R\x04upTo\"a\n" +
+	"\x05up_to\x18\x02 \x01(\x04R\x04upTo\x12\x18\n" +
+	"\abatches\x18\x03 \x01(\bR\abatches\"a\n" +
 	"\bProduced\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12%\n" +
@@ -3767,7 +3957,7 @@ func file_protocol_v1_workpulling_proto_rawDescGZIP() []byte {
 }
 
 var file_protocol_v1_workpulling_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_protocol_v1_workpulling_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_protocol_v1_workpulling_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_protocol_v1_workpulling_proto_goTypes = []any{
 	(StoreVerdict)(0),           // 0: workpulling.v1.StoreVerdict
 	(ClaimState)(0),             // 1: workpulling.v1.ClaimState
@@ -3776,101 +3966,109 @@ var file_protocol_v1_workpulling_proto_goTypes = []any{
 	(*ControllerFrame)(nil),     // 4: workpulling.v1.ControllerFrame
 	(*ProducerFrame)(nil),       // 5: workpulling.v1.ProducerFrame
 	(*GrantFrame)(nil),          // 6: workpulling.v1.GrantFrame
-	(*Job)(nil),                 // 7: workpulling.v1.Job
-	(*RequestNext)(nil),         // 8: workpulling.v1.RequestNext
-	(*Produced)(nil),            // 9: workpulling.v1.Produced
-	(*Stored)(nil),              // 10: workpulling.v1.Stored
-	(*StoredAck)(nil),           // 11: workpulling.v1.StoredAck
-	(*Refused)(nil),             // 12: workpulling.v1.Refused
-	(*DeliveryConfirmed)(nil),   // 13: workpulling.v1.DeliveryConfirmed
-	(*RegisterConsumer)(nil),    // 14: workpulling.v1.RegisterConsumer
-	(*Claim)(nil),               // 15: workpulling.v1.Claim
-	(*RegistrationAck)(nil),     // 16: workpulling.v1.RegistrationAck
-	(*Adopted)(nil),             // 17: workpulling.v1.Adopted
-	(*ClaimsEnded)(nil),         // 18: workpulling.v1.ClaimsEnded
-	(*ClaimRef)(nil),            // 19: workpulling.v1.ClaimRef
-	(*RegistrationRefused)(nil), // 20: workpulling.v1.RegistrationRefused
-	(*Request)(nil),             // 21: workpulling.v1.Request
-	(*Settlement)(nil),          // 22: workpulling.v1.Settlement
-	(*Ack)(nil),                 // 23: workpulling.v1.Ack
-	(*SettledAck)(nil),          // 24: workpulling.v1.SettledAck
-	(*Delivery)(nil),            // 25: workpulling.v1.Delivery
-	(*SequencedMessage)(nil),    // 26: workpulling.v1.SequencedMessage
-	(*HandBack)(nil),            // 27: workpulling.v1.HandBack
-	(*Drain)(nil),               // 28: workpulling.v1.Drain
-	(*Heartbeat)(nil),           // 29: workpulling.v1.Heartbeat
-	(*BindingEnded)(nil),        // 30: workpulling.v1.BindingEnded
-	(*GetStatusRequest)(nil),    // 31: workpulling.v1.GetStatusRequest
-	(*CordonIfIdleRequest)(nil), // 32: workpulling.v1.CordonIfIdleRequest
-	(*CordonIfIdleReply)(nil),   // 33: workpulling.v1.CordonIfIdleReply
-	(*StartDrainRequest)(nil),   // 34: workpulling.v1.StartDrainRequest
-	(*UncordonRequest)(nil),     // 35: workpulling.v1.UncordonRequest
-	(*WorkerStatus)(nil),        // 36: workpulling.v1.WorkerStatus
-	(*FlowStats)(nil),           // 37: workpulling.v1.FlowStats
-	(*PausedRevision)(nil),      // 38: workpulling.v1.PausedRevision
-	(*QuarantinedWorker)(nil),   // 39: workpulling.v1.QuarantinedWorker
-	(*BoundWorker)(nil),         // 40: workpulling.v1.BoundWorker
-	(*FlowStatsAck)(nil),        // 41: workpulling.v1.FlowStatsAck
-	(*LookRequest)(nil),         // 42: workpulling.v1.LookRequest
-	(*MemberStatus)(nil),        // 43: workpulling.v1.MemberStatus
-	nil,                         // 44: workpulling.v1.Job.HeadersEntry
+	(*ProducerBatch)(nil),       // 7: workpulling.v1.ProducerBatch
+	(*GrantBatch)(nil),          // 8: workpulling.v1.GrantBatch
+	(*Job)(nil),                 // 9: workpulling.v1.Job
+	(*RequestNext)(nil),         // 10: workpulling.v1.RequestNext
+	(*Produced)(nil),            // 11: workpulling.v1.Produced
+	(*Stored)(nil),              // 12: workpulling.v1.Stored
+	(*StoredAck)(nil),           // 13: workpulling.v1.StoredAck
+	(*Refused)(nil),             // 14: workpulling.v1.Refused
+	(*DeliveryConfirmed)(nil),   // 15: workpulling.v1.DeliveryConfirmed
+	(*RegisterConsumer)(nil),    // 16: workpulling.v1.RegisterConsumer
+	(*Claim)(nil),               // 17: workpulling.v1.Claim
+	(*RegistrationAck)(nil),     // 18: workpulling.v1.RegistrationAck
+	(*Adopted)(nil),             // 19: workpulling.v1.Adopted
+	(*ClaimsEnded)(nil),         // 20: workpulling.v1.ClaimsEnded
+	(*ClaimRef)(nil),            // 21: workpulling.v1.ClaimRef
+	(*RegistrationRefused)(nil), // 22: workpulling.v1.RegistrationRefused
+	(*Request)(nil),             // 23: workpulling.v1.Request
+	(*Settlement)(nil),          // 24: workpulling.v1.Settlement
+	(*Ack)(nil),                 // 25: workpulling.v1.Ack
+	(*SettledAck)(nil),          // 26: workpulling.v1.SettledAck
+	(*Delivery)(nil),            // 27: workpulling.v1.Delivery
+	(*SequencedMessage)(nil),    // 28: workpulling.v1.SequencedMessage
+	(*HandBack)(nil),            // 29: workpulling.v1.HandBack
+	(*Drain)(nil),               // 30: workpulling.v1.Drain
+	(*Heartbeat)(nil),           // 31: workpulling.v1.Heartbeat
+	(*BindingEnded)(nil),        // 32: workpulling.v1.BindingEnded
+	(*GetStatusRequest)(nil),    // 33: workpulling.v1.GetStatusRequest
+	(*CordonIfIdleRequest)(nil), // 34: workpulling.v1.CordonIfIdleRequest
+	(*CordonIfIdleReply)(nil),   // 35: workpulling.v1.CordonIfIdleReply
+	(*StartDrainRequest)(nil),   // 36: workpulling.v1.StartDrainRequest
+	(*UncordonRequest)(nil),     // 37: workpulling.v1.UncordonRequest
+	(*WorkerStatus)(nil),        // 38: workpulling.v1.WorkerStatus
+	(*FlowStats)(nil),           // 39: workpulling.v1.FlowStats
+	(*PausedRevision)(nil),      // 40: workpulling.v1.PausedRevision
+	(*QuarantinedWorker)(nil),   // 41: workpulling.v1.QuarantinedWorker
+	(*BoundWorker)(nil),         // 42: workpulling.v1.BoundWorker
+	(*FlowStatsAck)(nil),        // 43: workpulling.v1.FlowStatsAck
+	(*LookRequest)(nil),         // 44: workpulling.v1.LookRequest
+	(*MemberStatus)(nil),        // 45: workpulling.v1.MemberStatus
+	nil,                         // 46: workpulling.v1.Job.HeadersEntry
 }
 var file_protocol_v1_workpulling_proto_depIdxs = []int32{
-	14, // 0: workpulling.v1.WorkerFrame.register:type_name -> workpulling.v1.RegisterConsumer
-	21, // 1: workpulling.v1.WorkerFrame.request:type_name -> workpulling.v1.Request
-	23, // 2: workpulling.v1.WorkerFrame.ack:type_name -> workpulling.v1.Ack
-	28, // 3: workpulling.v1.WorkerFrame.drain:type_name -> workpulling.v1.Drain
-	29, // 4: workpulling.v1.WorkerFrame.heartbeat:type_name -> workpulling.v1.Heartbeat
-	16, // 5: workpulling.v1.ControllerFrame.registration_ack:type_name -> workpulling.v1.RegistrationAck
-	20, // 6: workpulling.v1.ControllerFrame.registration_refused:type_name -> workpulling.v1.RegistrationRefused
-	26, // 7: workpulling.v1.ControllerFrame.sequenced:type_name -> workpulling.v1.SequencedMessage
-	24, // 8: workpulling.v1.ControllerFrame.settled:type_name -> workpulling.v1.SettledAck
-	27, // 9: workpulling.v1.ControllerFrame.hand_back:type_name -> workpulling.v1.HandBack
-	29, // 10: workpulling.v1.ControllerFrame.heartbeat:type_name -> workpulling.v1.Heartbeat
-	30, // 11: workpulling.v1.ControllerFrame.ended:type_name -> workpulling.v1.BindingEnded
-	18, // 12: workpulling.v1.ControllerFrame.claims_ended:type_name -> workpulling.v1.ClaimsEnded
-	9,  // 13: workpulling.v1.ProducerFrame.produced:type_name -> workpulling.v1.Produced
-	11, // 14: workpulling.v1.ProducerFrame.stored_ack:type_name -> workpulling.v1.StoredAck
-	8,  // 15: workpulling.v1.GrantFrame.request_next:type_name -> workpulling.v1.RequestNext
-	10, // 16: workpulling.v1.GrantFrame.stored:type_name -> workpulling.v1.Stored
-	12, // 17: workpulling.v1.GrantFrame.refused:type_name -> workpulling.v1.Refused
-	13, // 18: workpulling.v1.GrantFrame.delivery_confirmed:type_name -> workpulling.v1.DeliveryConfirmed
-	44, // 19: workpulling.v1.Job.headers:type_name -> workpulling.v1.Job.HeadersEntry
-	7,  // 20: workpulling.v1.Produced.job:type_name -> workpulling.v1.Job
-	0,  // 21: workpulling.v1.Stored.verdict:type_name -> workpulling.v1.StoreVerdict
-	15, // 22: workpulling.v1.RegisterConsumer.claims:type_name -> workpulling.v1.Claim
-	1,  // 23: workpulling.v1.Claim.state:type_name -> workpulling.v1.ClaimState
-	17, // 24: workpulling.v1.RegistrationAck.adopted:type_name -> workpulling.v1.Adopted
-	19, // 25: workpulling.v1.ClaimsEnded.ended:type_name -> workpulling.v1.ClaimRef
-	2,  // 26: workpulling.v1.Settlement.outcome:type_name -> workpulling.v1.Outcome
-	22, // 27: workpulling.v1.Ack.settlements:type_name -> workpulling.v1.Settlement
-	7,  // 28: workpulling.v1.Delivery.job:type_name -> workpulling.v1.Job
-	25, // 29: workpulling.v1.SequencedMessage.deliveries:type_name -> workpulling.v1.Delivery
-	36, // 30: workpulling.v1.CordonIfIdleReply.status:type_name -> workpulling.v1.WorkerStatus
-	40, // 31: workpulling.v1.FlowStats.workers:type_name -> workpulling.v1.BoundWorker
-	38, // 32: workpulling.v1.FlowStats.paused_revisions:type_name -> workpulling.v1.PausedRevision
-	39, // 33: workpulling.v1.FlowStats.quarantined_workers:type_name -> workpulling.v1.QuarantinedWorker
-	3,  // 34: workpulling.v1.WorkPulling.Pull:input_type -> workpulling.v1.WorkerFrame
-	5,  // 35: workpulling.v1.WorkPulling.Produce:input_type -> workpulling.v1.ProducerFrame
-	31, // 36: workpulling.v1.WorkerControl.GetStatus:input_type -> workpulling.v1.GetStatusRequest
-	32, // 37: workpulling.v1.WorkerControl.CordonIfIdle:input_type -> workpulling.v1.CordonIfIdleRequest
-	34, // 38: workpulling.v1.WorkerControl.StartDrain:input_type -> workpulling.v1.StartDrainRequest
-	35, // 39: workpulling.v1.WorkerControl.Uncordon:input_type -> workpulling.v1.UncordonRequest
-	42, // 40: workpulling.v1.ProducerMember.Look:input_type -> workpulling.v1.LookRequest
-	37, // 41: workpulling.v1.FlowStatsCollector.Report:input_type -> workpulling.v1.FlowStats
-	4,  // 42: workpulling.v1.WorkPulling.Pull:output_type -> workpulling.v1.ControllerFrame
-	6,  // 43: workpulling.v1.WorkPulling.Produce:output_type -> workpulling.v1.GrantFrame
-	36, // 44: workpulling.v1.WorkerControl.GetStatus:output_type -> workpulling.v1.WorkerStatus
-	33, // 45: workpulling.v1.WorkerControl.CordonIfIdle:output_type -> workpulling.v1.CordonIfIdleReply
-	36, // 46: workpulling.v1.WorkerControl.StartDrain:output_type -> workpulling.v1.WorkerStatus
-	36, // 47: workpulling.v1.WorkerControl.Uncordon:output_type -> workpulling.v1.WorkerStatus
-	43, // 48: workpulling.v1.ProducerMember.Look:output_type -> workpulling.v1.MemberStatus
-	41, // 49: workpulling.v1.FlowStatsCollector.Report:output_type -> workpulling.v1.FlowStatsAck
-	42, // [42:50] is the sub-list for method output_type
-	34, // [34:42] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	16, // 0: workpulling.v1.WorkerFrame.register:type_name -> workpulling.v1.RegisterConsumer
+	23, // 1: workpulling.v1.WorkerFrame.request:type_name -> workpulling.v1.Request
+	25, // 2: workpulling.v1.WorkerFrame.ack:type_name -> workpulling.v1.Ack
+	30, // 3: workpulling.v1.WorkerFrame.drain:type_name -> workpulling.v1.Drain
+	31, // 4: workpulling.v1.WorkerFrame.heartbeat:type_name -> workpulling.v1.Heartbeat
+	18, // 5: workpulling.v1.ControllerFrame.registration_ack:type_name -> workpulling.v1.RegistrationAck
+	22, // 6: workpulling.v1.ControllerFrame.registration_refused:type_name -> workpulling.v1.RegistrationRefused
+	28, // 7: workpulling.v1.ControllerFrame.sequenced:type_name -> workpulling.v1.SequencedMessage
+	26, // 8: workpulling.v1.ControllerFrame.settled:type_name -> workpulling.v1.SettledAck
+	29, // 9: workpulling.v1.ControllerFrame.hand_back:type_name -> workpulling.v1.HandBack
+	31, // 10: workpulling.v1.ControllerFrame.heartbeat:type_name -> workpulling.v1.Heartbeat
+	32, // 11: workpulling.v1.ControllerFrame.ended:type_name -> workpulling.v1.BindingEnded
+	20, // 12: workpulling.v1.ControllerFrame.claims_ended:type_name -> workpulling.v1.ClaimsEnded
+	11, // 13: workpulling.v1.ProducerFrame.produced:type_name -> workpulling.v1.Produced
+	13, // 14: workpulling.v1.ProducerFrame.stored_ack:type_name -> workpulling.v1.StoredAck
+	7,  // 15: workpulling.v1.ProducerFrame.batch:type_name -> workpulling.v1.ProducerBatch
+	10, // 16: workpulling.v1.GrantFrame.request_next:type_name -> workpulling.v1.RequestNext
+	12, // 17: workpulling.v1.GrantFrame.stored:type_name -> workpulling.v1.Stored
+	14, // 18: workpulling.v1.GrantFrame.refused:type_name -> workpulling.v1.Refused
+	15, // 19: workpulling.v1.GrantFrame.delivery_confirmed:type_name -> workpulling.v1.DeliveryConfirmed
+	8,  // 20: workpulling.v1.GrantFrame.batch:type_name -> workpulling.v1.GrantBatch
+	13, // 21: workpulling.v1.ProducerBatch.stored_acks:type_name -> workpulling.v1.StoredAck
+	11, // 22: workpulling.v1.ProducerBatch.produced:type_name -> workpulling.v1.Produced
+	12, // 23: workpulling.v1.GrantBatch.stored:type_name -> workpulling.v1.Stored
+	15, // 24: workpulling.v1.GrantBatch.delivery_confirmed:type_name -> workpulling.v1.DeliveryConfirmed
+	46, // 25: workpulling.v1.Job.headers:type_name -> workpulling.v1.Job.HeadersEntry
+	9,  // 26: workpulling.v1.Produced.job:type_name -> workpulling.v1.Job
+	0,  // 27: workpulling.v1.Stored.verdict:type_name -> workpulling.v1.StoreVerdict
+	17, // 28: workpulling.v1.RegisterConsumer.claims:type_name -> workpulling.v1.Claim
+	1,  // 29: workpulling.v1.Claim.state:type_name -> workpulling.v1.ClaimState
+	19, // 30: workpulling.v1.RegistrationAck.adopted:type_name -> workpulling.v1.Adopted
+	21, // 31: workpulling.v1.ClaimsEnded.ended:type_name -> workpulling.v1.ClaimRef
+	2,  // 32: workpulling.v1.Settlement.outcome:type_name -> workpulling.v1.Outcome
+	24, // 33: workpulling.v1.Ack.settlements:type_name -> workpulling.v1.Settlement
+	9,  // 34: workpulling.v1.Delivery.job:type_name -> workpulling.v1.Job
+	27, // 35: workpulling.v1.SequencedMessage.deliveries:type_name -> workpulling.v1.Delivery
+	38, // 36: workpulling.v1.CordonIfIdleReply.status:type_name -> workpulling.v1.WorkerStatus
+	42, // 37: workpulling.v1.FlowStats.workers:type_name -> workpulling.v1.BoundWorker
+	40, // 38: workpulling.v1.FlowStats.paused_revisions:type_name -> workpulling.v1.PausedRevision
+	41, // 39: workpulling.v1.FlowStats.quarantined_workers:type_name -> workpulling.v1.QuarantinedWorker
+	3,  // 40: workpulling.v1.WorkPulling.Pull:input_type -> workpulling.v1.WorkerFrame
+	5,  // 41: workpulling.v1.WorkPulling.Produce:input_type -> workpulling.v1.ProducerFrame
+	33, // 42: workpulling.v1.WorkerControl.GetStatus:input_type -> workpulling.v1.GetStatusRequest
+	34, // 43: workpulling.v1.WorkerControl.CordonIfIdle:input_type -> workpulling.v1.CordonIfIdleRequest
+	36, // 44: workpulling.v1.WorkerControl.StartDrain:input_type -> workpulling.v1.StartDrainRequest
+	37, // 45: workpulling.v1.WorkerControl.Uncordon:input_type -> workpulling.v1.UncordonRequest
+	44, // 46: workpulling.v1.ProducerMember.Look:input_type -> workpulling.v1.LookRequest
+	39, // 47: workpulling.v1.FlowStatsCollector.Report:input_type -> workpulling.v1.FlowStats
+	4,  // 48: workpulling.v1.WorkPulling.Pull:output_type -> workpulling.v1.ControllerFrame
+	6,  // 49: workpulling.v1.WorkPulling.Produce:output_type -> workpulling.v1.GrantFrame
+	38, // 50: workpulling.v1.WorkerControl.GetStatus:output_type -> workpulling.v1.WorkerStatus
+	35, // 51: workpulling.v1.WorkerControl.CordonIfIdle:output_type -> workpulling.v1.CordonIfIdleReply
+	38, // 52: workpulling.v1.WorkerControl.StartDrain:output_type -> workpulling.v1.WorkerStatus
+	38, // 53: workpulling.v1.WorkerControl.Uncordon:output_type -> workpulling.v1.WorkerStatus
+	45, // 54: workpulling.v1.ProducerMember.Look:output_type -> workpulling.v1.MemberStatus
+	43, // 55: workpulling.v1.FlowStatsCollector.Report:output_type -> workpulling.v1.FlowStatsAck
+	48, // [48:56] is the sub-list for method output_type
+	40, // [40:48] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_protocol_v1_workpulling_proto_init() }
@@ -3898,12 +4096,14 @@ func file_protocol_v1_workpulling_proto_init() {
 	file_protocol_v1_workpulling_proto_msgTypes[2].OneofWrappers = []any{
 		(*ProducerFrame_Produced)(nil),
 		(*ProducerFrame_StoredAck)(nil),
+		(*ProducerFrame_Batch)(nil),
 	}
 	file_protocol_v1_workpulling_proto_msgTypes[3].OneofWrappers = []any{
 		(*GrantFrame_RequestNext)(nil),
 		(*GrantFrame_Stored)(nil),
 		(*GrantFrame_Refused)(nil),
 		(*GrantFrame_DeliveryConfirmed)(nil),
+		(*GrantFrame_Batch)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3911,7 +4111,7 @@ func file_protocol_v1_workpulling_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_protocol_v1_workpulling_proto_rawDesc), len(file_protocol_v1_workpulling_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   42,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

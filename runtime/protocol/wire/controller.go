@@ -3,14 +3,92 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 	pb "github.com/workpulling/workpulling/runtime/protocol/v1"
 )
 
-// EncodeToWorker returns the frames of one message, in order.
-func EncodeToWorker(message protocol.ToWorker) []*pb.ControllerFrame {
+// EncodeToWorker returns the frames of messages. What is of one kind shares a frame: deliveries in order, and the word on what is taken over,
+// which may then be told before or after a delivery that it does not concern. Every other message keeps its place among them.
+func EncodeToWorker(messages ...protocol.ToWorker) []*pb.ControllerFrame {
+	var f controllerFrames
+	for _, message := range messages {
+		switch m := message.(type) {
+		case protocol.SequencedMessage:
+			f.sequence(m)
+		case protocol.SettledAck:
+			f.settle(m)
+		default:
+			f.add(encodeToWorker(m)...)
+		}
+	}
+	return f.frames
+}
+
+// controllerFrames are frames in the making.
+type controllerFrames struct {
+	frames    []*pb.ControllerFrame
+	sequenced *pb.SequencedMessage // a frame that has room, or nil
+	bytes     int                  // of sequenced
+	settled   *pb.SettledAck       // a frame that has room, or nil
+}
+
+// add appends frames of their own.
+func (f *controllerFrames) add(frames ...*pb.ControllerFrame) {
+	f.frames = append(f.frames, frames...)
+	f.sequenced, f.settled = nil, nil
+}
+
+// sequence splits by the size of the deliveries, headers included.
+func (f *controllerFrames) sequence(m protocol.SequencedMessage) {
+	if f.sequenced != nil && f.sequenced.BindingId != m.BindingID {
+		f.sequenced = nil
+	}
+	made := make([]madeDelivery, len(m.Deliveries))
+	for i := range m.Deliveries {
+		d := &m.Deliveries[i]
+		cost := jobBytes(d.Job) + 60
+		if f.sequenced == nil || f.bytes+cost > MaxFrameBytes || len(f.sequenced.Deliveries) == maxItems {
+			f.sequenced, f.bytes = &pb.SequencedMessage{BindingId: m.BindingID, Deliveries: make([]*pb.Delivery, 0, len(m.Deliveries)-i)}, 0
+			f.frames = append(f.frames, &pb.ControllerFrame{Message: &pb.ControllerFrame_Sequenced{Sequenced: f.sequenced}})
+		}
+		f.bytes += cost
+		f.sequenced.Deliveries = append(f.sequenced.Deliveries, made[i].fill(d))
+	}
+}
+
+// madeDelivery is one delivery in its wire form, in one piece.
+type madeDelivery struct {
+	delivery pb.Delivery
+	job      pb.Job
+}
+
+func (m *madeDelivery) fill(d *protocol.Delivery) *pb.Delivery {
+	out := &m.delivery
+	out.WorkerSeq, out.StoreSeq, out.Attempt, out.Redelivered = d.WorkerSeq, d.StoreSeq, int32(d.Attempt), d.Redelivered
+	if !d.Ticket.IsZero() {
+		out.Ticket = d.Ticket[:]
+	}
+	if written(d.Job) {
+		m.job.MessageId, m.job.Headers, m.job.Payload = d.Job.MessageID, d.Job.Headers, d.Job.Payload
+		out.Job = &m.job
+	}
+	return out
+}
+
+// settle adds to what is told already.
+func (f *controllerFrames) settle(m protocol.SettledAck) {
+	if s := f.settled; s != nil && s.BindingId == m.BindingID && len(s.Above)+len(m.Above) <= maxItems {
+		s.UpTo, s.Above = max(s.UpTo, m.UpTo), append(s.Above, m.Above...)
+		return
+	}
+	f.settled = &pb.SettledAck{BindingId: m.BindingID, UpTo: m.UpTo, Above: slices.Clip(m.Above)}
+	f.frames = append(f.frames, &pb.ControllerFrame{Message: &pb.ControllerFrame_Settled{Settled: f.settled}})
+}
+
+func encodeToWorker(message protocol.ToWorker) []*pb.ControllerFrame {
 	switch m := message.(type) {
 	case protocol.RegistrationAck:
 		return []*pb.ControllerFrame{{Message: &pb.ControllerFrame_RegistrationAck{RegistrationAck: &pb.RegistrationAck{
@@ -21,12 +99,6 @@ func EncodeToWorker(message protocol.ToWorker) []*pb.ControllerFrame {
 	case protocol.RegistrationRefused:
 		return []*pb.ControllerFrame{{Message: &pb.ControllerFrame_RegistrationRefused{RegistrationRefused: &pb.RegistrationRefused{
 			Nonce: m.Nonce, Code: string(m.Code), Reason: protocol.ClipReason(m.Reason), RetryAfterMilliseconds: milliseconds(m.RetryAfter),
-		}}}}
-	case protocol.SequencedMessage:
-		return encodeSequenced(m)
-	case protocol.SettledAck:
-		return []*pb.ControllerFrame{{Message: &pb.ControllerFrame_Settled{Settled: &pb.SettledAck{
-			BindingId: m.BindingID, UpTo: m.UpTo, Above: m.Above,
 		}}}}
 	case protocol.HandBack:
 		return []*pb.ControllerFrame{{Message: &pb.ControllerFrame_HandBack{HandBack: &pb.HandBack{BindingId: m.BindingID, Count: int32(m.Count)}}}}
@@ -42,38 +114,18 @@ func EncodeToWorker(message protocol.ToWorker) []*pb.ControllerFrame {
 	return nil
 }
 
-// encodeSequenced splits by the size of the deliveries, headers included.
-func encodeSequenced(m protocol.SequencedMessage) []*pb.ControllerFrame {
-	var frames []*pb.ControllerFrame
-	var sequenced *pb.SequencedMessage
-	size := 0
-	for _, d := range m.Deliveries {
-		cost := jobBytes(d.Job) + 60
-		if sequenced == nil || size+cost > MaxFrameBytes {
-			sequenced = &pb.SequencedMessage{BindingId: m.BindingID}
-			frames = append(frames, &pb.ControllerFrame{Message: &pb.ControllerFrame_Sequenced{Sequenced: sequenced}})
-			size = 0
-		}
-		size += cost
-		sequenced.Deliveries = append(sequenced.Deliveries, &pb.Delivery{
-			WorkerSeq: d.WorkerSeq, StoreSeq: d.StoreSeq, Attempt: int32(d.Attempt), Redelivered: d.Redelivered, Job: encodeDelivered(d.Job),
-			Ticket: encodeTicket(d.Ticket),
-		})
+// written is false for a job with text that protobuf has no form for, which is left out: the worker refuses such a delivery, where a frame
+// that cannot be written would end the stream of one worker after the other.
+func written(job protocol.Job) bool {
+	if !utf8.ValidString(job.MessageID) {
+		return false
 	}
-	return frames
-}
-
-// encodeDelivered leaves out a job with text that protobuf has no form for: the worker refuses such a delivery, where a frame that
-// cannot be written would end the stream of one worker after the other.
-func encodeDelivered(job protocol.Job) *pb.Job {
-	fine := utf8.ValidString(job.MessageID)
 	for key, value := range job.Headers {
-		fine = fine && utf8.ValidString(key) && utf8.ValidString(value)
+		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+			return false
+		}
 	}
-	if !fine {
-		return nil
-	}
-	return encodeJob(job)
+	return true
 }
 
 func jobBytes(job protocol.Job) int {

@@ -29,13 +29,15 @@ func FuzzDecode(f *testing.F) {
 		seed(wire.EncodeToWorker(message)[0])
 	}
 	for _, message := range fromProducer {
-		seed(wire.EncodeFromProducer(message))
+		seed(wire.EncodeFromProducer(false, message)[0])
 	}
 	for _, message := range toProducer {
-		seed(wire.EncodeToProducer(message))
+		seed(wire.EncodeToProducer(false, message)[0])
 	}
+	seed(wire.EncodeFromProducer(true, fromProducer...)[0])
+	seed(wire.EncodeToProducer(true, toProducer...)[0])
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		check := func(err error, again func() error) {
+		check := func(err error, again func() error) { // again is for what is accepted
 			if err != nil {
 				if !errors.Is(err, protocol.ErrInvalid) {
 					t.Errorf("error %v is not ErrInvalid", err)
@@ -62,12 +64,30 @@ func FuzzDecode(f *testing.F) {
 			})
 		}
 		if frame := new(pb.ProducerFrame); proto.Unmarshal(raw, frame) == nil {
-			message, err := wire.DecodeFromProducer(frame)
-			check(err, func() error { _, err := wire.DecodeFromProducer(wire.EncodeFromProducer(message)); return err })
+			messages, malformed := wire.DecodeFromProducer(frame)
+			for _, m := range malformed {
+				check(m.Err, nil)
+			}
+			for _, batches := range []bool{false, true} {
+				for _, again := range wire.EncodeFromProducer(batches, messages...) {
+					if _, malformed := wire.DecodeFromProducer(again); len(malformed) > 0 {
+						t.Errorf("accepted once, then refused: %v", malformed)
+					}
+				}
+			}
 		}
 		if frame := new(pb.GrantFrame); proto.Unmarshal(raw, frame) == nil {
-			message, err := wire.DecodeToProducer(frame)
-			check(err, func() error { _, err := wire.DecodeToProducer(wire.EncodeToProducer(message)); return err })
+			messages, err := wire.DecodeToProducer(frame)
+			check(err, func() error {
+				var errs []error
+				for _, batches := range []bool{false, true} {
+					for _, again := range wire.EncodeToProducer(batches, messages...) {
+						_, err := wire.DecodeToProducer(again)
+						errs = append(errs, err)
+					}
+				}
+				return errors.Join(errs...)
+			})
 		}
 	})
 }

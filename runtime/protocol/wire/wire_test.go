@@ -103,12 +103,15 @@ func TestEveryMessageSurvivesTheWire(t *testing.T) {
 		same(t, message, got, err)
 	}
 	for _, message := range fromProducer {
-		got, err := wire.DecodeFromProducer(carry(t, wire.EncodeFromProducer(message)))
-		same(t, message, got, err)
+		got, malformed := wire.DecodeFromProducer(carry(t, wire.EncodeFromProducer(false, message)[0]))
+		if len(malformed) > 0 {
+			t.Errorf("%T: %v", message, malformed)
+		}
+		same(t, []protocol.FromProducer{message}, got, nil)
 	}
 	for _, message := range toProducer {
-		got, err := wire.DecodeToProducer(carry(t, wire.EncodeToProducer(message)))
-		same(t, message, got, err)
+		got, err := wire.DecodeToProducer(carry(t, wire.EncodeToProducer(false, message)[0]))
+		same(t, []protocol.ToProducer{message}, got, err)
 	}
 }
 
@@ -203,8 +206,8 @@ func TestBrokenFramesAreRefused(t *testing.T) {
 		"token 0": {Message: &pb.ProducerFrame_Produced{Produced: &pb.Produced{Session: "s", Job: &pb.Job{MessageId: "m", Payload: []byte("x")}}}},
 		"no id":   {Message: &pb.ProducerFrame_StoredAck{StoredAck: &pb.StoredAck{Session: "s", Token: 1}}},
 	} {
-		if got, err := wire.DecodeFromProducer(frame); !errors.Is(err, protocol.ErrInvalid) {
-			t.Errorf("%s: got %v, %v, want ErrInvalid", name, got, err)
+		if got, malformed := wire.DecodeFromProducer(frame); len(got) != 0 || len(malformed) != 1 || !errors.Is(malformed[0].Err, protocol.ErrInvalid) {
+			t.Errorf("%s: got %v, %v, want one error that is ErrInvalid", name, got, malformed)
 		}
 	}
 }

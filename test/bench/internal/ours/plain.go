@@ -130,10 +130,12 @@ type plainStream struct {
 }
 
 // Send implements endpoint.Stream.
-func (s *plainStream) Send(message protocol.FromWorker) error {
-	for _, frame := range wire.EncodeFromWorker(message) {
-		if err := s.stream.Send(frame); err != nil {
-			return err
+func (s *plainStream) Send(messages ...protocol.FromWorker) error {
+	for _, message := range messages {
+		for _, frame := range wire.EncodeFromWorker(message) {
+			if err := s.stream.Send(frame); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -62,10 +62,12 @@ func (s *streamSubmitter) Close() error {
 func (s *streamSubmitter) Submit(ctx context.Context, jobs []trial.Job) error {
 	stream := s.streams[s.next.Add(1)%uint64(len(s.streams))]
 	answers := make(chan error, len(jobs))
-	for _, j := range jobs {
-		if err := stream.send(protocol.Job{MessageID: j.ID(), Payload: j.Payload}, answers); err != nil {
+	for left := jobs; len(left) > 0; {
+		n, err := stream.send(left, answers)
+		if err != nil {
 			return err
 		}
+		left = left[n:]
 	}
 	for range jobs {
 		select {
@@ -86,36 +88,53 @@ type produceStream struct {
 	mu      sync.Mutex // guards sending too
 	granted *sync.Cond
 	session string
+	batches bool // the producer takes them
 	used    uint64
 	upTo    uint64
 	open    map[uint64]chan<- error
 	ended   error
 }
 
-// send waits for credit and submits one job.
-func (p *produceStream) send(job protocol.Job, answers chan<- error) error {
+// send waits for credit, submits as many of the jobs as there is credit for, in one frame, and says how many.
+func (p *produceStream) send(jobs []trial.Job, answers chan<- error) (n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.used >= p.upTo && p.ended == nil {
 		p.granted.Wait()
 	}
 	if p.ended != nil {
-		return p.ended
+		return 0, p.ended
 	}
-	p.used++
-	p.open[p.used] = answers
-	return p.stream.Send(wire.EncodeFromProducer(protocol.Produced{Session: p.session, Token: p.used, Job: job}))
+	var submissions []protocol.FromProducer
+	for n < len(jobs) && p.used < p.upTo {
+		p.used++
+		p.open[p.used] = answers
+		job := protocol.Job{MessageID: jobs[n].ID(), Payload: jobs[n].Payload}
+		submissions = append(submissions, protocol.Produced{Session: p.session, Token: p.used, Job: job})
+		n++
+	}
+	return n, p.write(submissions...)
+}
+
+// write is called with mu locked.
+func (p *produceStream) write(messages ...protocol.FromProducer) error {
+	for _, frame := range wire.EncodeFromProducer(p.batches, messages...) {
+		if err := p.stream.Send(frame); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *produceStream) read() {
 	for {
 		frame, err := p.stream.Recv()
-		var message protocol.ToProducer
+		var messages []protocol.ToProducer
 		if err == nil {
-			message, err = wire.DecodeToProducer(frame)
+			messages, err = wire.DecodeToProducer(frame)
 		}
 		if err == nil {
-			err = p.take(message)
+			err = p.take(messages, wire.TakesBatches(frame))
 		}
 		if err != nil {
 			p.end(err)
@@ -124,20 +143,25 @@ func (p *produceStream) read() {
 	}
 }
 
-func (p *produceStream) take(message protocol.ToProducer) error {
+// take takes the messages of one frame, and acknowledges in one what is stored.
+func (p *produceStream) take(messages []protocol.ToProducer, batches bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch m := message.(type) {
-	case protocol.RequestNext:
-		p.session, p.upTo = m.Session, max(p.upTo, m.UpTo)
-		p.granted.Broadcast()
-	case protocol.Stored:
-		p.answer(m.Token, nil)
-		return p.stream.Send(wire.EncodeFromProducer(protocol.StoredAck{Session: m.Session, Token: m.Token, MessageID: m.MessageID}))
-	case protocol.Refused:
-		p.answer(m.Token, fmt.Errorf("refused: %s: %s", m.Code, m.Reason))
+	p.batches = p.batches || batches
+	var acks []protocol.FromProducer
+	for _, message := range messages {
+		switch m := message.(type) {
+		case protocol.RequestNext:
+			p.session, p.upTo = m.Session, max(p.upTo, m.UpTo)
+			p.granted.Broadcast()
+		case protocol.Stored:
+			p.answer(m.Token, nil)
+			acks = append(acks, protocol.StoredAck{Session: m.Session, Token: m.Token, MessageID: m.MessageID})
+		case protocol.Refused:
+			p.answer(m.Token, fmt.Errorf("refused: %s: %s", m.Code, m.Reason))
+		}
 	}
-	return nil
+	return p.write(acks...)
 }
 
 func (p *produceStream) answer(token uint64, err error) {
