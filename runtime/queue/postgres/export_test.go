@@ -15,22 +15,27 @@ var Contradicts = contradicts
 
 // JobPath are the statements that every job passes through, by name, with arguments of the right types.
 func JobPath(q *Queue) map[string]Statement {
-	seqs, ids := []int64{1, 2, 3}, [][]byte{[]byte("a"), []byte("b")}
+	seqs, set, ids := []int64{1, 2, 3}, ranges{{1, 3}}, [][]byte{[]byte("a"), []byte("b")}
 	return map[string]Statement{
-		"lock":           {q.sql.lock, []any{q.flow}},
-		"promise":        {q.sql.promise, nil},
-		"by id":          {q.sql.byID, []any{q.flow, ids}},
-		"by sequence":    {q.sql.bySeq, []any{q.flow, seqs}},
-		"delete jobs":    {q.sql.deleteJobs, []any{q.flow, seqs}},
-		"compact":        {q.sql.deleteSettled, []any{q.flow, int64(0), 100}},
-		"read jobs":      {q.sql.readJobs, []any{q.flow, seqs}},
-		"dead letters":   {q.sql.deadLetters, []any{q.flow, int64(0), 100}},
-		"update jobs":    {q.sql.updateJobs, []any{q.flow, seqs, []int16{1, 1, 1}, []bool{true, true, true}, seqs, seqs, seqs, seqs, [][]byte{{1}, {2}, {3}}}},
-		"update settled": {q.sql.updateSettled, []any{q.flow, seqs, []bool{true, true, true}, seqs, seqs}},
-		"rows":           {q.sql.rows, []any{q.flow}},
-		"workers":        {q.sql.workers, []any{q.flow}},
-		"audit":          {q.sql.audit, []any{q.flow, int64(0), 100}},
-		"finish":         {q.sql.finish, []any{q.flow, int64(1), int64(1), int64(1), int64(1)}},
+		"lock":         {q.sql.lock, []any{q.flow}},
+		"promise":      {q.sql.promise, nil},
+		"by id":        {q.sql.byID, []any{q.flow, ids}},
+		"by sequence":  {q.sql.bySeq, []any{q.flow, seqs}},
+		"lookup":       {q.sql.lookup, []any{q.flow, ids[0]}},
+		"delete jobs":  {q.sql.deleteJobs, []any{q.flow, set}},
+		"delete ids":   {q.sql.deleteIDs, []any{q.flow, set}},
+		"expired":      {q.sql.expired, []any{q.flow, int64(0), 100}},
+		"settled":      {q.sql.settled, []any{q.flow, int64(0), 100}},
+		"forget":       {q.sql.forget, []any{q.flow, int64(1), int64(1)}},
+		"forget some":  {q.sql.forgetSome, []any{q.flow, int64(1), int64(1), set, int64(3)}},
+		"read jobs":    {q.sql.readJobs, []any{q.flow, seqs}},
+		"dead letters": {q.sql.deadLetters, []any{q.flow, int64(0), 100}},
+		"update jobs":  {q.sql.updateJobs, []any{q.flow, seqs, []int16{1, 1, 1}, []bool{true, true, true}, seqs, seqs, seqs, seqs, [][]byte{{1}, {2}, {3}}}},
+		"update ids":   {q.sql.updateIDs, []any{q.flow, seqs, []int16{3, 3, 3}, []bool{true, true, true}, seqs, seqs, seqs, seqs}},
+		"rows":         {q.sql.rows, []any{q.flow}},
+		"workers":      {q.sql.workers, []any{q.flow}},
+		"audit":        {q.sql.audit, []any{q.flow, int64(0), 100}},
+		"turn":         {q.sql.turn, []any{q.flow, int64(1), int64(1), int64(1), int64(1), set, int64(0), int64(0), []byte{}, Format}},
 	}
 }
 
@@ -98,3 +103,51 @@ func Exec(ctx context.Context, q *Queue, sql string, args ...any) error {
 	_, err := q.pool.Exec(ctx, sql, args...)
 	return err
 }
+
+// Format1 makes the tables of format 1 in an empty database, with one flow as a build of that time would have left it: the entries, each with
+// "payload of " its id, and an epoch of 3 under no mark.
+func Format1(ctx context.Context, connString, flowUID string, cursor int64, entries []ledger.Entry) (err error) {
+	pool, _, err := connect(ctx, Options{ConnString: connString})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return step(ctx, tx, DefaultSchema, 0) })
+	if err != nil {
+		return err
+	}
+	var flow int32
+	counts := map[ledger.Status]int64{}
+	for _, e := range entries {
+		counts[e.Status]++
+	}
+	if err := pool.QueryRow(ctx, `INSERT INTO workpulling.flows (uid, epoch, last_seq, stored, dead, secret) VALUES ($1, 3, $2, $3, $4, $5) RETURNING flow`,
+		flowUID, cursor, counts[ledger.Stored], counts[ledger.DeadLettered], make([]byte, 32)).Scan(&flow); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		common := []any{
+			flow, e.StoreSeq, int16(e.Status), e.Accepted, int64(e.Attempts), int64(e.Uncounted), e.StoredAt.UnixNano(), sinceOf(e), checksum(e),
+			[]byte(e.MessageID), e.Digest[:],
+		}
+		if e.Settled() {
+			_, err = pool.Exec(ctx, `INSERT INTO workpulling.settled (flow, seq, status, accepted, attempts, uncounted, stored_at, since, sum, message_id, digest)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, common...)
+		} else {
+			b := body{headers: []byte{}, payload: []byte("payload of " + e.MessageID)}
+			_, err = pool.Exec(ctx, `INSERT INTO workpulling.jobs (flow, seq, status, accepted, attempts, uncounted, stored_at, since, sum, message_id, digest,
+				payload_bytes, reason, headers, payload, body_sum) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+				append(common, e.PayloadBytes, []byte(e.Reason), b.headers, b.payload, b.checksum(e.JobRef))...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Remembered is how many transactions of the queue rested on what the one before had left.
+func Remembered(q *Queue) int { return q.remembered }
+
+// MostAccepted bounds the spans in the flow's row.
+const MostAccepted = mostAccepted

@@ -20,6 +20,8 @@ type deed struct {
 	ids  []string       // to fetch by id
 	refs []queue.JobRef // to fetch by sequence, and by id where that leads elsewhere
 	do   func(t *transaction, now time.Time) error
+	// foreseen says that it may rest on what is remembered. It must bear to be done again.
+	foreseen bool
 }
 
 // operation is one write. The flow's row would let one transaction in at a time anyway.

@@ -75,7 +75,9 @@ func (t *transaction) visitAll(ctx context.Context, visit func(queue.Row) error)
 		case e.Settled():
 			return fmt.Errorf("%w: sequence %d, %s, is out of place", queue.ErrConflict, e.StoreSeq, e.Status)
 		}
+		e = t.flow.overlay(e)
 		counts[e.Status]++
+		t.remember(e)
 		if e.Status != ledger.Stored {
 			continue
 		}
@@ -93,6 +95,13 @@ func (t *transaction) visitAll(ctx context.Context, visit func(queue.Row) error)
 	return nil
 }
 
+// remember keeps the entries that come first: those are named soonest.
+func (t *transaction) remember(e ledger.Entry) {
+	if len(t.view.order) < mostRemembered/2 {
+		t.view.order = append(t.view.order, &held{after: e})
+	}
+}
+
 // own issues the next epoch and commits.
 func (t *transaction) own(ctx context.Context, owner string) (queue.State, mark, error) {
 	var random [16]byte
@@ -107,10 +116,14 @@ func (t *transaction) own(ctx context.Context, owner string) (queue.State, mark,
 		return err
 	})
 	w := writer{b: b, sql: &t.q.sql, flow: t.q.flow}
-	w.commit(t.conn.Conn().PgConn(), t.q.sql.own, t.q.flow, int64(m.epoch), []byte(m.writer), []byte(owner))
+	w.expect(1, t.q.sql.own, t.q.flow, int64(m.epoch), []byte(m.writer), []byte(owner))
+	w.commit(t)
 	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 		return queue.State{}, mark{}, fmt.Errorf("taking over: %w", err)
 	}
+	t.flow.turn++
+	t.flow.epoch, t.flow.writer, t.gone = m.epoch, m.writer, t.flow.accepted
+	t.q.learn(t)
 	return state, m, nil
 }
 

@@ -32,7 +32,7 @@ const (
 	// Format is the version of the tables that this build writes, and the newest that it reads. New migrates older ones; newer
 	// ones are refused with queue.ErrUnsupportedFormat and left as they are, so a downgrade across a format change needs an
 	// empty queue or a way back.
-	Format = 1
+	Format = 2
 
 	// DefaultSchema is the database schema where Options.Schema is empty.
 	DefaultSchema = "workpulling"
@@ -70,7 +70,11 @@ type Queue struct {
 	hide   concealer
 	window atomic.Int64
 
-	lane *lane.Lane[deed] // held during a Load
+	lane   *lane.Lane[deed] // held during a Load
+	memory *memory          // of the holder of the lane; nil before the first transaction
+	wary   int              // how many transactions look for the ids that they store
+
+	remembered int // how many transactions rested on memory
 
 	mu   sync.Mutex // guards mark
 	mark mark       // of the last Load of this process

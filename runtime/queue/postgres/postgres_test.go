@@ -89,7 +89,7 @@ func spoil(t testing.TB, q *postgres.Queue, damage queuetest.Damage) bool {
 	}
 	switch damage {
 	case queuetest.DuplicateID:
-		return false // a unique index
+		return false // the ids have a table of their own, with a unique index
 	case queuetest.SequenceZero:
 		return edit("seq = 0")
 	case queuetest.SequenceAboveCursor:

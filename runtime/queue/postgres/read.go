@@ -36,12 +36,19 @@ func (q *Queue) ReadJobs(ctx context.Context, seqs []int64) ([]protocol.Job, err
 
 // Lookup implements queue.WorkQueue. The server shows nothing that is not flushed.
 func (q *Queue) Lookup(ctx context.Context, messageID string) (queue.JobState, bool, error) {
-	found, err := collect(ctx, q, scanEntry, q.sql.byID, q.flow, [][]byte{[]byte(messageID)})
+	found, err := collect(ctx, q, func(row pgx.CollectableRow) (ledger.Entry, error) {
+		var accepted bool
+		e, err := scanEntryAnd(row, &accepted)
+		e.Accepted = e.Accepted || accepted && !e.Settled()
+		return e, err
+	}, q.sql.lookup, q.flow, []byte(messageID))
 	if err != nil || len(found) == 0 {
 		return queue.JobState{}, false, err
 	}
-	if len(found) > 1 {
-		return queue.JobState{}, false, fmt.Errorf("%w: message %q is both settled and not", queue.ErrConflict, messageID)
+	// A job comes with the tombstone that it will leave.
+	slices.SortFunc(found, func(a, b ledger.Entry) int { return cmp.Compare(a.Status, b.Status) })
+	if len(found) > 2 || found[0].JobRef != found[len(found)-1].JobRef || found[0].MessageID != messageID {
+		return queue.JobState{}, false, fmt.Errorf("%w: message %q has several rows", queue.ErrConflict, messageID)
 	}
 	return found[0].State(), true, nil
 }

@@ -45,7 +45,7 @@ func (q *Queue) remove(ctx context.Context, flowUID string) (found bool, err err
 		}
 		return false, err
 	}
-	for _, sql := range []string{q.sql.dropJobs, q.sql.dropSettled} {
+	for _, sql := range []string{q.sql.dropJobs, q.sql.dropIDs, q.sql.dropSettlements} {
 		if err := removeAll(ctx, q.pool, sql, q.flow); err != nil {
 			return true, err
 		}

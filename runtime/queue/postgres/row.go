@@ -19,8 +19,11 @@ import (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // scanEntry reads the columns of entryOfJob and checks all that one row can tell by itself.
-func scanEntry(row pgx.CollectableRow) (ledger.Entry, error) {
-	e, sum, err := readEntry(row)
+func scanEntry(row pgx.CollectableRow) (ledger.Entry, error) { return scanEntryAnd(row) }
+
+// scanEntryAnd reads the columns that follow those of an entry into rest.
+func scanEntryAnd(row pgx.CollectableRow, rest ...any) (ledger.Entry, error) {
+	e, sum, err := readEntry(row, rest...)
 	if err == nil && (sum != checksum(e) || e.StoreSeq < 1 || e.MessageID == "" || e.Settled() != (e.PayloadBytes == 0) ||
 		min(e.Attempts, e.Uncounted, e.PayloadBytes) < 0) {
 		err = fmt.Errorf("%w: the row of sequence %d is damaged", queue.ErrConflict, e.StoreSeq)
@@ -29,14 +32,17 @@ func scanEntry(row pgx.CollectableRow) (ledger.Entry, error) {
 }
 
 // readEntry reads an entry and its checksum, right or wrong.
-func readEntry(row pgx.CollectableRow) (e ledger.Entry, sum int64, err error) {
+func readEntry(row pgx.CollectableRow, rest ...any) (e ledger.Entry, sum int64, err error) {
 	var (
 		status                  int16
 		attempts, uncounted, at int64
 		since                   *int64
 		id, digest, reason      []byte
 	)
-	if err := row.Scan(&e.StoreSeq, &status, &e.Accepted, &attempts, &uncounted, &e.PayloadBytes, &at, &since, &sum, &id, &digest, &reason); err != nil {
+	targets := append([]any{
+		&e.StoreSeq, &status, &e.Accepted, &attempts, &uncounted, &e.PayloadBytes, &at, &since, &sum, &id, &digest, &reason,
+	}, rest...)
+	if err := row.Scan(targets...); err != nil {
 		return ledger.Entry{}, 0, err
 	}
 	if len(digest) != len(e.Digest) || status < int16(ledger.Stored) || status > int16(ledger.Dropped) {

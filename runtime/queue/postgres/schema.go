@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -11,12 +12,17 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// migrations lead from one format to the next; the first makes format 1 out of nothing. A migration that was released is never
-// changed. $S stands for the quoted schema.
+// migration leads from one format to the next: a text, where $S stands for the quoted schema, and what no text can do.
+type migration struct {
+	text string
+	then func(ctx context.Context, tx pgx.Tx, quoted string) error
+}
+
+// migrations: the first makes format 1 out of nothing. One that was released is never changed.
 //
 // Texts that came from outside are bytea, so that no database encoding or collation has a say in them; times are nanoseconds since
 // 1970, because timestamptz ends at microseconds.
-var migrations = []string{`
+var migrations = []migration{{text: `
 CREATE TABLE $S.format (
 	one     boolean PRIMARY KEY DEFAULT true CHECK (one),
 	version integer NOT NULL
@@ -96,7 +102,67 @@ CREATE TABLE $S.audit (
 	line       bytea   NOT NULL,
 	PRIMARY KEY (flow, number)
 );
-`}
+`}, {text: `
+ALTER TABLE $S.flows
+	ADD COLUMN turn     bigint         NOT NULL DEFAULT 0,   -- of the last transaction
+	ADD COLUMN accepted int8multirange NOT NULL DEFAULT '{}'; -- sequences of jobs that are accepted, whatever their rows say, or gone
+
+-- One row for each id that is remembered: the tombstone that its job leaves. It counts where the job has no row any more. Nearly all are
+-- never changed: confirmed, accepted, at the first attempt. The others bear the start of their window.
+ALTER TABLE $S.settled RENAME TO ids;
+ALTER TABLE $S.ids RENAME CONSTRAINT settled_key TO ids_key;
+ALTER TABLE $S.ids RENAME CONSTRAINT settled_id TO ids_id;
+ALTER INDEX $S.settled_aging RENAME TO ids_aging;
+CREATE INDEX ids_orphans ON $S.ids (flow, seq) WHERE NOT accepted;
+ALTER TABLE $S.jobs DROP CONSTRAINT jobs_id;
+ALTER TABLE $S.jobs SET (fillfactor = 95); -- most rows are never updated
+
+-- The jobs that one transaction settled without a change of their tombstones, and the start of their window.
+CREATE TABLE $S.settlements (
+	flow  integer        NOT NULL,
+	since bigint         NOT NULL,
+	turn  bigint         NOT NULL,
+	jobs  bigint         NOT NULL, -- the number of seqs
+	seqs  int8multirange NOT NULL,
+	PRIMARY KEY (flow, since, turn)
+);
+`, then: addTombstones}}
+
+// addTombstones gives each job of format 1 the row of its id. Only we can: the row bears a checksum. Its statements stay those of format 2,
+// also in a build that has newer ones.
+func addTombstones(ctx context.Context, tx pgx.Tx, quoted string) error {
+	const chunk = 10_000
+	jobs := strings.ReplaceAll(`SELECT `+entryOfJob+`, flow FROM $S.jobs WHERE (flow, seq) > ($1, $2) ORDER BY flow, seq LIMIT $3`, "$S", quoted)
+	insert := strings.ReplaceAll(insertIDs, "$S", quoted)
+	flow, seq := int32(math.MinInt32), int64(0)
+	for {
+		rows, err := tx.Query(ctx, jobs, flow, seq, chunk)
+		if err != nil {
+			return err
+		}
+		var flows []int32
+		entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*held, error) {
+			var of int32
+			e, err := scanEntryAnd(row, &of)
+			flows = append(flows, of)
+			return &held{after: e}, err
+		})
+		if err != nil || len(entries) == 0 {
+			return err
+		}
+		for start := 0; start < len(entries); { // flow by flow
+			end := start + 1
+			for end < len(entries) && flows[end] == flows[start] {
+				end++
+			}
+			if _, err := tx.Exec(ctx, insert, idsOf(flows[start], entries[start:end])...); err != nil {
+				return err
+			}
+			start = end
+		}
+		flow, seq = flows[len(flows)-1], entries[len(entries)-1].after.StoreSeq
+	}
+}
 
 // migrate brings the schema to this build's format, or finds that it is newer and leaves it alone. Processes that start at once
 // take turns.
@@ -134,9 +200,14 @@ func step(ctx context.Context, tx pgx.Tx, schema string, version int) error {
 			return err
 		}
 	}
-	text := strings.ReplaceAll(migrations[version], "$S", quoted)
+	text := strings.ReplaceAll(migrations[version].text, "$S", quoted)
 	if _, err := tx.Conn().PgConn().Exec(ctx, text).ReadAll(); err != nil {
 		return err
+	}
+	if then := migrations[version].then; then != nil {
+		if err := then(ctx, tx, quoted); err != nil {
+			return err
+		}
 	}
 	_, err := tx.Exec(ctx, "UPDATE "+quoted+".format SET version = $1", version+1)
 	return err

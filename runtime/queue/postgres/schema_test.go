@@ -138,7 +138,7 @@ func TestDurabilityOfATransactionAlone(t *testing.T) {
 	q := opened(t, optionsAt(server.Address(), database))
 	demand := `CREATE FUNCTION public.demand() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF current_setting('synchronous_commit') <> 'on' THEN RAISE 'not durable'; END IF; RETURN NEW; END $$;
-		CREATE TRIGGER demand BEFORE UPDATE ON workpulling.flows FOR EACH ROW EXECUTE FUNCTION public.demand()`
+		CREATE CONSTRAINT TRIGGER demand AFTER UPDATE ON workpulling.flows DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.demand()`
 	if err := server.Exec(t.Context(), database, demand); err != nil {
 		t.Fatal(err)
 	}
@@ -204,8 +204,8 @@ func TestRestoredBackup(t *testing.T) {
 	_, _, epoch := load(t, before)
 	store(t, before, epoch, 0, "a")
 	backup := `CREATE TABLE public.backup AS SELECT * FROM workpulling.flows`
-	restore := `UPDATE workpulling.flows AS f SET epoch = b.epoch, writer = b.writer, owner = b.owner, last_seq = b.last_seq, stored = b.stored
-		FROM public.backup AS b WHERE f.flow = b.flow; DELETE FROM workpulling.jobs WHERE seq > 1`
+	restore := `UPDATE workpulling.flows AS f SET epoch = b.epoch, writer = b.writer, owner = b.owner, last_seq = b.last_seq, stored = b.stored, turn = b.turn
+		FROM public.backup AS b WHERE f.flow = b.flow; DELETE FROM workpulling.jobs WHERE seq > 1; DELETE FROM workpulling.ids WHERE seq > 1`
 	if err := server.Exec(t.Context(), database, backup); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestRemove(t *testing.T) {
 	if !errors.Is(err, queue.ErrConflict) {
 		t.Errorf("a writer whose flow is gone: error %v", err)
 	}
-	for _, table := range []string{"flows", "jobs", "settled", "workers"} {
+	for _, table := range []string{"flows", "jobs", "ids", "settlements", "workers"} {
 		check := fmt.Sprintf(`DO $$ BEGIN IF (SELECT count(DISTINCT flow) FROM workpulling.%s) <> 1 THEN RAISE 'rows are left'; END IF; END $$`, table)
 		if err := server.Exec(t.Context(), database, check); err != nil {
 			t.Errorf("%s: %v", table, err)
@@ -282,14 +282,15 @@ func plansDoNotGrow(t *testing.T, known int) {
 		t.Helper()
 		sql := fmt.Sprintf(`
 			INSERT INTO workpulling.jobs SELECT %[1]d, n, 0, NULL, 0, 0, 0, 0, 1, 1, true, convert_to('job-' || n, 'UTF8'), '', '', '', 'x' FROM generate_series(%[2]d, %[3]d) n;
-			INSERT INTO workpulling.settled SELECT %[1]d, n, 0, n, 0, 0, 0, 3, true, convert_to('gone-' || n, 'UTF8'), '' FROM generate_series(%[2]d, %[3]d) n;`,
+			INSERT INTO workpulling.ids SELECT %[1]d, n, 0, n, 0, 0, 0, 3, true, convert_to('gone-' || n, 'UTF8'), '' FROM generate_series(%[2]d, %[3]d) n;
+			INSERT INTO workpulling.settlements SELECT %[1]d, n, n, 1, int8multirange(int8range(n, n + 1)) FROM generate_series(%[2]d, %[3]d) n;`,
 			flow, from, to)
 		if err := server.Exec(t.Context(), database, sql+after); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if known > 0 {
-		fill(-1, 1, known, "ANALYZE workpulling.jobs, workpulling.settled")
+		fill(-1, 1, known, "ANALYZE workpulling.jobs, workpulling.ids, workpulling.settlements")
 	}
 	whole := map[string]bool{"rows": true, "workers": true} // all rows of the flow, in order where it matters, and by the index
 	small, filled := map[string]int{}, 0
@@ -302,7 +303,7 @@ func plansDoNotGrow(t *testing.T, known int) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			text := strings.Join(plan, "\n")
-			for _, word := range []string{"Seq Scan on jobs", "Seq Scan on settled", "Sort", "Hash", "Merge"} {
+			for _, word := range []string{"Seq Scan on jobs", "Seq Scan on ids", "Seq Scan on settlements", "Sort", "Hash", "Merge"} {
 				if strings.Contains(text, word) {
 					t.Errorf("%s with %d rows: %s in the plan\n%s", name, size, word, text)
 				}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -25,41 +24,48 @@ type mark struct {
 // flowRow is the row that every transaction locks.
 type flowRow struct {
 	epoch        queue.Epoch
+	turn         int64 // of the last transaction
 	cursor       int64
 	stored, dead int64
 	audited      int64
+	accepted     ranges // jobs that are accepted, whatever their rows say, and sequences that are settled
 	writer       string
 	secret       []byte
 }
+
+// mostAccepted bounds the spans of flowRow.accepted, so that the row stays small. An accept that finds no room goes to the row of its job.
+const mostAccepted = 64
 
 // transaction is one visit to the database with the flow's row locked.
 type transaction struct {
 	q    *Queue
 	conn *pgxpool.Conn
 	now  time.Time // the server's, with the lock held
-	flow flowRow
+	met  flowRow   // as it was
+	flow flowRow   // as it will be
+	gone ranges    // as memory has it
 	view *view
 
 	workers   []protocol.Incarnation // nil if they stay
 	lines     []queue.AuditLine
 	forget    *forgetting
 	forgotten int
+
+	said, heard time.Time // the server's time, and when we heard of it by our clock
 }
 
-// forgetting asks for the removal of tombstones whose window started at or before a moment.
-type forgetting struct {
-	until int64
-	limit int
-}
-
-// transact runs a group: one round trip to lock and read, one to write and commit. The first result holds an error for each
-// operation; the second voids them all.
+// transact runs a group: in one round trip on what is remembered, or else in one to lock and read and one to write and commit. The first
+// result holds an error for each operation; the second voids them all.
 func (q *Queue) transact(ctx context.Context, group []*operation) ([]error, error) {
 	conn, err := q.pool.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
 	defer conn.Release() // a connection with an open transaction is closed by this, which ends the transaction
+	if errs, err, ok := q.remembering(ctx, conn, group); ok {
+		return errs, err
+	}
+	q.wary = max(q.wary-1, 0)
 	t := &transaction{q: q, conn: conn, view: newView()}
 	if err := t.begin(ctx, group); err != nil {
 		return nil, err
@@ -74,9 +80,14 @@ func (q *Queue) transact(ctx context.Context, group []*operation) ([]error, erro
 		_, err := conn.Exec(ctx, "ROLLBACK")
 		return errs, err
 	}
+	if t.forget != nil {
+		if err := t.findForgettable(ctx); err != nil {
+			return nil, err
+		}
+	}
 	// Also where nothing changed. What an answer rests on may be there and not replicated, because its commit was given up while it
 	// waited for a standby; this one waits behind it.
-	return errs, t.commit(ctx)
+	return errs, t.commit(ctx, false)
 }
 
 // owns checks an epoch. One that this process loaded itself must also carry its own mark: a database that came back from a
@@ -154,7 +165,7 @@ func (t *transaction) lock(b *pgx.Batch) {
 		if err == pgx.ErrNoRows { //nolint:errorlint // pgx returns it bare
 			return fmt.Errorf("%w: the flow's row is gone", queue.ErrConflict)
 		}
-		t.flow = flow
+		t.flow, t.met = flow, flow
 		return err
 	})
 	b.Queue(t.q.sql.promise).QueryRow(func(row pgx.Row) error {
@@ -175,11 +186,11 @@ func scanFlow(row pgx.CollectableRow) (flowRow, error) {
 		writer  []byte
 		version int
 	)
-	if err := row.Scan(&epoch, &f.cursor, &f.stored, &f.dead, &f.audited, &writer, &f.secret, &version); err != nil {
+	if err := row.Scan(&epoch, &f.turn, &f.cursor, &f.stored, &f.dead, &f.audited, &f.accepted, &writer, &f.secret, &version); err != nil {
 		return flowRow{}, err
 	}
 	f.epoch, f.writer = queue.Epoch(epoch), string(writer)
-	if epoch < 0 || f.cursor < 0 || f.stored < 0 || f.dead < 0 || f.stored+f.dead > f.cursor || len(f.secret) != len(queue.Secret{}) {
+	if epoch < 0 || f.turn < 0 || f.cursor < 0 || f.stored < 0 || f.dead < 0 || f.stored+f.dead > f.cursor || len(f.secret) != len(queue.Secret{}) {
 		return flowRow{}, fmt.Errorf("%w: the flow's row is damaged", queue.ErrConflict)
 	}
 	return f, checkFormat(version)
@@ -196,10 +207,16 @@ func (t *transaction) fetch(b *pgx.Batch, sql string, keys any) {
 			if e.StoreSeq > t.flow.cursor {
 				return aboveCursor(e, t.flow.cursor)
 			}
-			t.view.read(e)
+			t.view.read(t.flow.overlay(e))
 		}
 		return nil
 	})
+}
+
+// overlay says of a job's row what the flow's row knows better.
+func (f flowRow) overlay(e ledger.Entry) ledger.Entry {
+	e.Accepted = e.Accepted || !e.Settled() && f.accepted.has(e.StoreSeq)
+	return e
 }
 
 func aboveCursor(e ledger.Entry, cursor int64) error {
@@ -230,22 +247,55 @@ func (t *transaction) note(line queue.AuditLine) {
 	t.lines = append(t.lines, line)
 }
 
-// commit writes all that changed and commits, in one round trip.
-func (t *transaction) commit(ctx context.Context) error {
+// accept puts what was accepted or settled into the flow's row. What finds no room there is left to the rows of the jobs.
+func (t *transaction) accept() {
+	before := t.met.accepted
+	if t.q.memory.matches(t.met) {
+		before = t.q.memory.gone
+	}
+	t.gone = slices.Clone(before)
+	for _, h := range t.view.order {
+		if h.after.Settled() || h.dirty && h.after.Accepted {
+			t.gone.add(h.after.StoreSeq)
+		}
+	}
+	if t.flow.accepted = t.gone; len(t.gone) <= mostAccepted {
+		return
+	}
+	t.flow.accepted = slices.Clone(t.met.accepted)
+	for _, h := range t.view.order {
+		if !h.dirty || !h.after.Accepted || h.after.Settled() {
+			continue
+		}
+		if with := slices.Clone(t.flow.accepted); !with.has(h.after.StoreSeq) {
+			with.add(h.after.StoreSeq)
+			if len(with) > mostAccepted {
+				h.altered = true
+				continue
+			}
+			t.flow.accepted = with
+		}
+	}
+}
+
+// commit writes all that changed and commits, in one round trip, which may also begin.
+func (t *transaction) commit(ctx context.Context, begin bool) error {
 	b := &pgx.Batch{}
+	if begin {
+		b.Queue(t.q.sql.begin)
+	}
+	t.accept()
 	w := writer{b: b, sql: &t.q.sql, flow: t.q.flow}
-	w.entries(t.view.order)
+	w.turn(t)
+	w.entries(t)
 	w.workers(t.workers)
 	w.audit(t.lines, t.flow.audited)
-	if t.forget != nil {
-		b.Queue(t.q.sql.deleteSettled, t.q.flow, t.forget.until, t.forget.limit).Exec(func(tag pgconn.CommandTag) error {
-			t.forgotten = int(tag.RowsAffected())
-			return nil
-		})
-	}
-	w.commit(t.conn.Conn().PgConn(), t.q.sql.finish, t.q.flow, t.flow.cursor, t.flow.stored, t.flow.dead, t.flow.audited)
+	w.forget(t)
+	w.commit(t)
 	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
+	t.flow.turn++
+	t.q.learn(t)
 	return nil
 }

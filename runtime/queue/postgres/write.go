@@ -14,7 +14,7 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 	if err != nil {
 		return queue.Result{}, err
 	}
-	op := &operation{Ctx: ctx, Epoch: epoch, Deed: deed{refs: refsOf(batch)}}
+	op := &operation{Ctx: ctx, Epoch: epoch, Deed: deed{refs: refsOf(batch), foreseen: true}}
 	bodies := make([]body, len(batch.Stores))
 	for i, request := range batch.Stores {
 		bodies[i] = bodyOf(request.Job)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -31,11 +32,21 @@ func touched(tag pgconn.CommandTag, rows int) error {
 	return nil
 }
 
-// commit queues the last statement, which updates the flow's row, and the end of the transaction.
-func (w *writer) commit(conn *pgconn.PgConn, sql string, args ...any) {
-	w.b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error {
+// turn queues the update of the flow's row, which ends the transaction if it rests on what is not so.
+func (w *writer) turn(t *transaction) {
+	w.b.Queue(w.sql.turn, w.flow, t.flow.cursor, t.flow.stored, t.flow.dead, t.flow.audited, t.flow.accepted,
+		t.met.turn, int64(t.met.epoch), []byte(t.met.writer), Format)
+}
+
+// commit queues the last look at the clock and the end of the transaction.
+func (w *writer) commit(t *transaction) {
+	conn := t.conn.Conn().PgConn()
+	w.b.Queue(w.sql.promise).QueryRow(func(row pgx.Row) error {
 		heed(conn) // what it warned of so far is not about the commit
-		return touched(tag, 1)
+		var now int64
+		err := row.Scan(&now, nil)
+		t.said, t.heard = fromNanos(now), time.Now() //nolint:forbidigo // a measurement, by the clock that nobody sets
+		return err
 	})
 	w.b.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
 		if tag.String() != "COMMIT" {
@@ -48,30 +59,50 @@ func (w *writer) commit(conn *pgconn.PgConn, sql string, args ...any) {
 	})
 }
 
-// entries sorts the changed entries by what has to be done with them. Deletions come before insertions of the same job.
-func (w *writer) entries(order []*held) {
-	var fresh, altered, gone, tombs, aged []*held
-	for _, h := range order {
-		switch isNew, was, is := h.before.StoreSeq == 0, h.before.Settled(), h.after.Settled(); {
-		case !h.dirty:
-		case is && was:
-			aged = append(aged, h)
-		case is:
-			tombs = append(tombs, h)
-			if !isNew {
-				gone = append(gone, h)
-			}
-		case isNew:
+// entries sorts the changed entries by what has to be done with them.
+func (w *writer) entries(t *transaction) {
+	var fresh, bodies, altered, reworded []*held
+	var over, left []int64
+	for _, h := range t.view.order {
+		if !h.dirty {
+			continue
+		}
+		if h.fresh {
 			fresh = append(fresh, h)
+		}
+		switch is := h.after.Settled(); {
+		case is && !h.settled && !h.fresh:
+			over = append(over, h.after.StoreSeq)
+			fallthrough
+		case is && !h.settled:
+			if plain(h.after) {
+				left = append(left, h.after.StoreSeq)
+			} else {
+				reworded = append(reworded, h)
+			}
+		case is:
+			reworded = append(reworded, h)
+		case h.fresh:
+			bodies = append(bodies, h)
+			fallthrough
 		default:
-			altered = append(altered, h)
+			if h.altered {
+				altered = append(altered, h)
+			}
 		}
 	}
-	w.insertJobs(fresh)
+	if len(fresh) > 0 {
+		w.expect(len(fresh), w.sql.insertIDs, idsOf(w.flow, fresh)...)
+	}
+	w.insertJobs(bodies)
 	w.updateJobs(altered)
-	w.deleteJobs(gone)
-	w.insertSettled(tombs)
-	w.updateSettled(aged)
+	if len(over) > 0 {
+		w.expect(len(over), w.sql.deleteJobs, w.flow, of(over))
+	}
+	w.updateIDs(reworded)
+	if len(left) > 0 {
+		w.expect(1, w.sql.settle, w.flow, t.now.UnixNano(), t.met.turn+1, int64(len(left)), of(left))
+	}
 }
 
 // column collects one value of each entry.
@@ -88,11 +119,16 @@ func statusOf(e ledger.Entry) int16    { return int16(e.Status) }
 func acceptedOf(e ledger.Entry) bool   { return e.Accepted }
 func attemptsOf(e ledger.Entry) int64  { return int64(e.Attempts) }
 func uncountedOf(e ledger.Entry) int64 { return int64(e.Uncounted) }
-func sizeOf(e ledger.Entry) int32      { return int32(e.PayloadBytes) }
 func storedAtOf(e ledger.Entry) int64  { return e.StoredAt.UnixNano() }
 func idOf(e ledger.Entry) []byte       { return []byte(e.MessageID) }
 func digestOf(e ledger.Entry) []byte   { return e.Digest[:] }
 func reasonOf(e ledger.Entry) []byte   { return []byte(e.Reason) }
+
+// idsOf are the arguments of statements.insertIDs: the tombstones that entries will leave.
+func idsOf(flow int32, entries []*held) []any {
+	sum := func(e ledger.Entry) int64 { return checksum(tombstone(e)) }
+	return []any{flow, column(entries, seqOf), column(entries, storedAtOf), column(entries, sum), column(entries, idOf), column(entries, digestOf)}
+}
 
 func (w *writer) insertJobs(entries []*held) {
 	if len(entries) == 0 {
@@ -102,10 +138,9 @@ func (w *writer) insertJobs(entries []*held) {
 	for i, h := range entries {
 		headers[i], payloads[i], sums[i] = h.body.headers, h.body.payload, h.body.checksum(h.after.JobRef)
 	}
-	w.expect(len(entries), w.sql.insertJobs, w.flow, column(entries, seqOf), column(entries, statusOf), column(entries, acceptedOf),
-		column(entries, attemptsOf), column(entries, uncountedOf), column(entries, sizeOf), column(entries, storedAtOf),
-		column(entries, sinceOf), column(entries, checksum), column(entries, idOf), column(entries, digestOf),
-		column(entries, reasonOf), headers, payloads, sums)
+	sum := func(e ledger.Entry) int64 { return checksum(newborn(e)) }
+	w.expect(len(entries), w.sql.insertJobs, w.flow, column(entries, seqOf), column(entries, storedAtOf), column(entries, sum),
+		column(entries, idOf), column(entries, digestOf), headers, payloads, sums)
 }
 
 func (w *writer) updateJobs(entries []*held) {
@@ -116,26 +151,12 @@ func (w *writer) updateJobs(entries []*held) {
 		column(entries, attemptsOf), column(entries, uncountedOf), column(entries, sinceOf), column(entries, checksum), column(entries, reasonOf))
 }
 
-func (w *writer) deleteJobs(entries []*held) {
-	if len(entries) > 0 {
-		w.expect(len(entries), w.sql.deleteJobs, w.flow, column(entries, seqOf))
-	}
-}
-
-func (w *writer) insertSettled(entries []*held) {
+func (w *writer) updateIDs(entries []*held) {
 	if len(entries) == 0 {
 		return
 	}
-	w.expect(len(entries), w.sql.insertSettled, w.flow, column(entries, seqOf), column(entries, statusOf), column(entries, acceptedOf),
-		column(entries, attemptsOf), column(entries, uncountedOf), column(entries, storedAtOf), column(entries, sinceOf),
-		column(entries, checksum), column(entries, idOf), column(entries, digestOf))
-}
-
-func (w *writer) updateSettled(entries []*held) {
-	if len(entries) > 0 {
-		w.expect(len(entries), w.sql.updateSettled, w.flow, column(entries, seqOf), column(entries, acceptedOf),
-			column(entries, sinceOf), column(entries, checksum))
-	}
+	w.expect(len(entries), w.sql.updateIDs, w.flow, column(entries, seqOf), column(entries, statusOf), column(entries, acceptedOf),
+		column(entries, attemptsOf), column(entries, uncountedOf), column(entries, sinceOf), column(entries, checksum))
 }
 
 // workers replaces the recorded incarnations and touches only those that differ.
