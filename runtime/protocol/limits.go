@@ -35,6 +35,8 @@ func CheckID(what, id string) error {
 		return fmt.Errorf("%w: %s is empty", ErrInvalid, what)
 	case len(id) > MaxIDBytes:
 		return fmt.Errorf("%w: %s has %d bytes, the limit is %d", ErrInvalid, what, len(id), MaxIDBytes)
+	case printable(id, '!'): // and so not blank
+		return nil
 	case !utf8.ValidString(id):
 		return fmt.Errorf("%w: %s is not valid UTF-8", ErrInvalid, what)
 	}
@@ -49,4 +51,14 @@ func CheckID(what, id string) error {
 		return fmt.Errorf("%w: %s is blank", ErrInvalid, what)
 	}
 	return nil
+}
+
+// printable tells whether a text is of ASCII alone, none of it a control character or before first: as most texts are.
+func printable(text string, first byte) bool {
+	for i := range len(text) {
+		if c := text[i]; c < first || c >= 0x7f {
+			return false
+		}
+	}
+	return true
 }

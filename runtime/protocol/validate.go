@@ -52,10 +52,13 @@ func checkHeader(key, value string) error {
 	if key == "" {
 		return fmt.Errorf("%w: a header has an empty key", ErrInvalid)
 	}
-	for _, c := range []byte(key) {
-		if c >= 'A' && c <= 'Z' || !isToken(c) {
+	for i := range len(key) {
+		if !keyBytes[key[i]] {
 			return fmt.Errorf("%w: header key %q is not a lower-case token", ErrInvalid, clip(key, 64))
 		}
+	}
+	if printable(value, ' ') {
+		return nil
 	}
 	if !utf8.ValidString(value) {
 		return fmt.Errorf("%w: header %s is not valid UTF-8", ErrInvalid, clip(key, 64))
@@ -68,18 +71,13 @@ func checkHeader(key, value string) error {
 	return nil
 }
 
-// isToken reports whether c may stand in an HTTP field name (RFC 9110, section 5.6.2).
-func isToken(c byte) bool {
-	switch {
-	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		return true
+// keyBytes are those that may stand in the key of a header: an HTTP field name (RFC 9110, section 5.6.2) without capitals.
+var keyBytes = func() (allowed [256]bool) {
+	for _, c := range []byte("abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~") {
+		allowed[c] = true
 	}
-	switch c {
-	case '!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~':
-		return true
-	}
-	return false
-}
+	return allowed
+}()
 
 // Validate returns an error wrapping ErrInvalid for ids and claims that break the limits or a window outside 1…MaxFlowControlWindow.
 // The version is no part of it: a stranger's version gets its own refusal (B-095).

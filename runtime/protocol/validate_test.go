@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 func TestCheckID(t *testing.T) {
@@ -176,6 +178,17 @@ func TestClipReason(t *testing.T) {
 	} {
 		if got := ClipReason(in); got != want || !utf8.ValidString(got) {
 			t.Errorf("%d bytes became %d", len(in), len(got))
+		}
+	}
+}
+
+// The keys of headers are those field names of HTTP that have no capitals.
+func TestHeaderKeys(t *testing.T) {
+	for c := range 256 {
+		key := "a" + string([]byte{byte(c)})
+		err := Job{MessageID: "id", Payload: []byte("x"), Headers: map[string]string{key: "value"}}.Validate(0)
+		if want := httpguts.ValidHeaderFieldName(key) && strings.ToLower(key) == key; (err == nil) != want {
+			t.Errorf("key %q: %v", key, err)
 		}
 	}
 }

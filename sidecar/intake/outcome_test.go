@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 )
@@ -17,7 +18,7 @@ func FuzzOutcome(f *testing.F) {
 			answer.Problem = &p
 		}
 		check := func(got []byte, value any) {
-			if want, err := json.Marshal(value); err != nil || string(got) != string(want) {
+			if want, err := json.Marshal(value); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("got %s, want %s, %v", got, want, err)
 			}
 		}
