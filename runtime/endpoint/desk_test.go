@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -16,7 +17,7 @@ func TestRefusedSubmissionsLeaveNothingInLine(t *testing.T) {
 	p := NewProducer(ProducerOptions{Config: delivery.DefaultControllerConfig(), Log: logr.Discard(), Intake: delivery.SetIntake{Open: true}})
 	waits := func() *submission {
 		job := protocol.Job{MessageID: "id", Payload: []byte("payload")}
-		return &submission{entry: Submission{Job: job}, answer: make(waiting, 1)}
+		return &submission{entry: Submission{Job: job}, answer: alone()}
 	}
 	begun := waits()
 	begun.token = 7
@@ -28,7 +29,7 @@ func TestRefusedSubmissionsLeaveNothingInLine(t *testing.T) {
 		impatient := waits()
 		p.desk.submit([]*submission{impatient})
 		p.desk.withdraw(impatient)
-		if answer := <-impatient.answer.(waiting); !errors.Is(answer.Err, ErrUnavailable) {
+		if answer := answerTo(impatient); !errors.Is(answer.Err, ErrUnavailable) {
 			t.Fatalf("answered %+v", answer)
 		}
 		longest = max(longest, len(p.desk.waiting))
@@ -44,11 +45,10 @@ func TestRefusedSubmissionsLeaveNothingInLine(t *testing.T) {
 // A receipt is its caller's: what the controller repeats, or says of the same job in another session, does not change it in the caller's hands.
 func TestReceiptKeepsWhatItSaid(t *testing.T) {
 	p := NewProducer(ProducerOptions{Config: delivery.DefaultControllerConfig(), Log: logr.Discard(), Intake: delivery.SetIntake{Open: true}})
-	answer := make(waiting, 1)
-	s := &submission{entry: Submission{Job: protocol.Job{MessageID: "id", Payload: []byte("payload")}}, answer: answer, token: 1}
+	s := &submission{entry: Submission{Job: protocol.Job{MessageID: "id", Payload: []byte("payload")}}, answer: alone(), token: 1}
 	p.desk.open[1] = s
 	p.desk.stored(protocol.Stored{Session: "one", Token: 1, MessageID: "id", StoreSeq: 5, Verdict: protocol.StoredNew})
-	receipt := (<-answer).Receipt
+	receipt := answerTo(s).Receipt
 	p.desk.renew("two")
 	p.desk.waiting, s.token = nil, 2
 	p.desk.open[2] = s
@@ -59,5 +59,35 @@ func TestReceiptKeepsWhatItSaid(t *testing.T) {
 	p.desk.acknowledge(s)
 	if len(p.desk.open) != 0 {
 		t.Error("the acknowledgement is not that of the session that lives")
+	}
+}
+
+// alone is the place of a batch of one.
+func alone() *place {
+	b := newBatch(1)
+	b.open = 1
+	return &b.places[0]
+}
+
+func answerTo(s *submission) Answer {
+	b := s.answer.(*place).batch
+	<-b.complete
+	return b.answers[0]
+}
+
+// Who is not waited for is answered to nobody, and that counts as delivered; what came before is the caller's.
+func TestAbandonedBatch(t *testing.T) {
+	b := newBatch(3)
+	b.open = 3
+	first := Answer{Err: ErrSuspended}
+	if b.places[1].Answered(first) {
+		t.Error("an answer counts as delivered before its caller has it")
+	}
+	b.abandon(ErrUnavailable)
+	if !b.places[0].Answered(Answer{Receipt: &Receipt{}}) {
+		t.Error("an answer to nobody has to be acknowledged")
+	}
+	if want := []Answer{{Err: ErrUnavailable}, first, {Err: ErrUnavailable}}; !slices.Equal(b.answers, want) {
+		t.Errorf("answers %+v", b.answers)
 	}
 }

@@ -43,12 +43,21 @@ func (r *Receipt) Acknowledge() {
 	r.desk.host.post(func() { r.desk.acknowledge(r.submission) })
 }
 
-// waiting is the Reply of a caller that waits.
-type waiting chan Answer
-
-func (w waiting) Answered(answer Answer) bool {
-	w <- answer
-	return false
+// AcknowledgeAll is Acknowledge for several receipts, which costs hardly more than for one.
+func AcknowledgeAll(receipts []*Receipt) {
+	for len(receipts) > 0 {
+		same, desk := 1, receipts[0].desk
+		for same < len(receipts) && receipts[same].desk == desk {
+			same++
+		}
+		together := receipts[:same]
+		desk.host.post(func() {
+			for _, r := range together {
+				desk.acknowledge(r.submission)
+			}
+		})
+		receipts = receipts[same:]
+	}
 }
 
 // Post hands jobs over and returns at once; each Submission's Reply gets its answer, in an order of their own. What arrives together is
@@ -95,44 +104,35 @@ func (p *Producer) Submit(ctx context.Context, job protocol.Job, digest queue.Di
 // together. A submission that gets no credit within CreditWait is refused; one that got it waits for the queue until ctx ends,
 // and is then ErrUnavailable: it may or may not be stored.
 func (p *Producer) SubmitBatch(ctx context.Context, entries []Submission) []Answer {
-	answers := make([]Answer, len(entries))
+	b := newBatch(len(entries))
+	submissions := make([]submission, len(entries))
 	pending := make([]*submission, 0, len(entries))
-	replies := make([]waiting, 0, len(entries))
-	at := make([]int, 0, len(entries))
-	for i, entry := range entries {
-		if err := entry.Job.Validate(0); err != nil {
-			answers[i].Err = err
+	for i := range entries {
+		if err := entries[i].Job.Validate(0); err != nil {
+			b.answers[i].Err = err
 			continue
 		}
-		reply := make(waiting, 1)
-		pending = append(pending, &submission{entry: entry, answer: reply})
-		replies = append(replies, reply)
-		at = append(at, i)
+		submissions[i] = submission{entry: entries[i], answer: &b.places[i]}
+		pending = append(pending, &submissions[i])
+	}
+	if b.open = len(pending); b.open == 0 {
+		return b.answers
 	}
 	p.hand(pending)
-	for i, reply := range replies {
-		select {
-		case answers[at[i]] = <-reply:
-		case <-ctx.Done():
-			p.abandon(pending[i:], replies[i:], answers, at[i:], fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err()))
-			return answers
-		}
+	select {
+	case <-b.complete:
+	case <-ctx.Done():
+		p.abandon(b, pending, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err()))
 	}
-	return answers
+	return b.answers
 }
 
-// abandon collects the answers that are there, and leaves the rest to be acknowledged by itself: nobody waits any more.
-func (p *Producer) abandon(submissions []*submission, replies []waiting, answers []Answer, at []int, err error) {
-	for i, s := range submissions {
-		select {
-		case answers[at[i]] = <-replies[i]:
-			continue
-		default:
-			answers[at[i]].Err = err
-		}
-		p.loop.post(func() {
+// abandon answers what is open, and leaves it to be acknowledged by itself: nobody waits any more.
+func (p *Producer) abandon(b *batch, pending []*submission, err error) {
+	b.abandon(err)
+	p.loop.post(func() {
+		for _, s := range pending {
 			p.desk.withdraw(s)
-			p.desk.acknowledge(s)
-		})
-	}
+		}
+	})
 }

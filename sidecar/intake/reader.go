@@ -73,6 +73,9 @@ func (r *reader) many(body []byte) ([]decoded, error) {
 		if err != nil {
 			return nil, errNoBatch
 		}
+		if jobs == nil { // the others are like the first, most often
+			jobs = make([]decoded, 0, min(maxBatch, len(body)/int(r.tokens.InputOffset())+1))
+		}
 		jobs = append(jobs, job)
 	}
 	if _, err := r.tokens.ReadToken(); err != nil || r.end() != nil {

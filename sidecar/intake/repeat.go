@@ -27,7 +27,7 @@ func (i *Intake) recall(ctx context.Context, a *answer, digest queue.Digest) {
 		return
 	}
 	a.err, a.state = nil, state.Status
-	a.stored = &protocol.Stored{MessageID: a.id, StoreSeq: state.StoreSeq, Verdict: protocol.AlreadyStored}
+	a.stored = protocol.Stored{MessageID: a.id, StoreSeq: state.StoreSeq, Verdict: protocol.AlreadyStored}
 	if state.Digest != digest {
 		a.state, a.stored.Verdict, a.err = "", protocol.BodyMismatch, kindMismatch.problem()
 	}

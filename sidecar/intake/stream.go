@@ -277,7 +277,7 @@ func (s *stream) answer(ctx context.Context, stop context.CancelFunc) {
 			cancel()
 		}
 		s.deadline(s.control.SetWriteDeadline, s.intake.options.LineTimeout)
-		one := lineOutcome{Line: line.number, outcome: s.intake.outcome(a)}
+		one := lineOutcome{Line: line.number, outcome: s.intake.outcome(&a)}
 		if _, err := out.Write(append(one.appendTo(out.AvailableBuffer()), '\n')); err != nil {
 			stop()
 		}

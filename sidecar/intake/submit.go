@@ -96,7 +96,7 @@ func extendDeadline(w http.ResponseWriter, by time.Duration) {
 type answer struct {
 	id      string
 	receipt *endpoint.Receipt // nil without one, and once it is acknowledged
-	stored  *protocol.Stored  // what the receipt says, or the look-up of a repeat that got none
+	stored  protocol.Stored   // what the receipt says, or the look-up of a repeat that got none; the zero value if neither
 	state   string
 	err     error
 }
@@ -117,8 +117,8 @@ func (i *Intake) store(ctx context.Context, jobs []decoded) []answer {
 // submitJobs submits what could be decoded.
 func (i *Intake) submitJobs(ctx context.Context, jobs []decoded) []answer {
 	answers := make([]answer, len(jobs))
-	var entries []endpoint.Submission
-	var at []int
+	entries := make([]endpoint.Submission, 0, len(jobs))
+	at := make([]int, 0, len(jobs))
 	limit := i.options.MaxPayload()
 	for n, one := range jobs {
 		answers[n] = answer{id: one.job.MessageID, err: one.err}
@@ -144,9 +144,8 @@ func (i *Intake) submitJobs(ctx context.Context, jobs []decoded) []answer {
 
 // readout takes over what the receipt says.
 func (i *Intake) readout(ctx context.Context, a *answer) {
-	stored := a.receipt.Stored
-	a.stored = &stored
-	switch stored.Verdict {
+	a.stored = a.receipt.Stored
+	switch a.stored.Verdict {
 	case protocol.AlreadyConfirmed:
 		a.state = queue.StatusConfirmed
 	case protocol.AlreadyDeadLettered:
@@ -159,9 +158,14 @@ func (i *Intake) readout(ctx context.Context, a *answer) {
 }
 
 func acknowledge(answers []answer) {
+	receipts := make([]*endpoint.Receipt, 0, len(answers))
 	for n := range answers {
-		answers[n].acknowledge()
+		if receipt := answers[n].receipt; receipt != nil {
+			answers[n].receipt = nil
+			receipts = append(receipts, receipt)
+		}
 	}
+	endpoint.AcknowledgeAll(receipts)
 }
 
 func (a *answer) acknowledge() {
@@ -170,6 +174,9 @@ func (a *answer) acknowledge() {
 		receipt.Acknowledge()
 	}
 }
+
+// known tells whether there is such a job.
+func (a *answer) known() bool { return a.stored.StoreSeq != 0 }
 
 // open tells whether the job is stored and not settled.
 func (a *answer) open() bool { return a.err == nil && a.state == queue.StatusStored }
@@ -211,14 +218,14 @@ func (i *Intake) announce(w http.ResponseWriter) {
 func (i *Intake) write(w http.ResponseWriter, answers []answer, batch bool) {
 	i.announce(w)
 	if !batch {
-		i.writeOne(w, answers[0])
+		i.writeOne(w, &answers[0])
 		return
 	}
 	status, pause := http.StatusOK, 0
 	list := make([]byte, 0, outcomeBytes*len(answers))
 	separator := byte('[')
-	for _, a := range answers {
-		one := i.outcome(a)
+	for n := range answers {
+		one := i.outcome(&answers[n])
 		if p := one.Problem; p != nil {
 			status, pause = http.StatusMultiStatus, max(pause, p.RetryAfter)
 		}
@@ -231,8 +238,8 @@ func (i *Intake) write(w http.ResponseWriter, answers []answer, batch bool) {
 	writeRaw(w, status, typeJSON, append(list, ']'))
 }
 
-func (i *Intake) writeOne(w http.ResponseWriter, a answer) {
-	if a.stored != nil {
+func (i *Intake) writeOne(w http.ResponseWriter, a *answer) {
+	if a.known() {
 		w.Header().Set("Location", i.location(a.id))
 	}
 	if a.err != nil {
@@ -244,16 +251,16 @@ func (i *Intake) writeOne(w http.ResponseWriter, a answer) {
 }
 
 // problemOf is the problem of an answer that has one. Its instance is the job, where there is one.
-func (i *Intake) problemOf(a answer) problem {
+func (i *Intake) problemOf(a *answer) problem {
 	p := problemOf(a.err)
-	if a.stored != nil {
+	if a.known() {
 		p.Instance = i.location(a.id)
 	}
 	return p
 }
 
 // outcome is the answer about one job of many.
-func (i *Intake) outcome(a answer) outcome {
+func (i *Intake) outcome(a *answer) outcome {
 	out := a.outcome()
 	out.Status = i.status(a)
 	if a.err != nil {
@@ -263,18 +270,18 @@ func (i *Intake) outcome(a answer) outcome {
 	return out
 }
 
-func (a answer) outcome() outcome {
+func (a *answer) outcome() outcome {
 	out := outcome{ID: a.id, State: a.state}
-	if a.stored != nil {
+	if a.known() {
 		out.Sequence, out.New = a.stored.StoreSeq, a.stored.Verdict == protocol.StoredNew
 	}
 	return out
 }
 
 // status is 201 for a new job, 202 where it is not durable, and 200 for a known one.
-func (i *Intake) status(a answer) int {
+func (i *Intake) status(a *answer) int {
 	switch {
-	case a.stored == nil || a.stored.Verdict != protocol.StoredNew:
+	case !a.known() || a.stored.Verdict != protocol.StoredNew:
 		return http.StatusOK
 	case i.options.Volatile:
 		return http.StatusAccepted
