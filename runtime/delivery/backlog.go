@@ -2,13 +2,16 @@ package delivery
 
 // backlog holds the stored jobs that no worker holds, in store order whatever order they came back in (G-X14).
 //
-// New jobs arrive in store order and queue in a ring at O(1); jobs that come back go to a heap. Jobs whose payload is
-// not in memory and whose turn is near wait in `wanted` until the next read.
+// New jobs arrive in store order and queue in a ring at O(1), and packed behind it where they are too many to be kept in memory; jobs that
+// come back go to a heap. Jobs whose payload is not in memory and whose turn is near wait in `wanted` until the next read.
 type backlog struct {
 	fresh    deque[*job] // ascending; nil where a job was taken out
 	cold     int         // jobs in fresh without payload; when there are any, all later ones are cold too
 	coldFrom int64       // no job before this number in fresh is cold
-	newest   int64       // highest store sequence that ever joined fresh
+	newest   int64       // highest store sequence that ever joined fresh or packed
+
+	packed  packedJobs
+	unnamed map[int64]*job // on their way from packed into memory, by store sequence: nobody knows their id yet
 
 	held heldJobs
 
@@ -27,6 +30,7 @@ func newBacklog() backlog {
 	bySeq := func(a, b *job) bool { return a.seq < b.seq }
 	moved := func(j *job, i int) { j.index = i }
 	return backlog{
+		unnamed:  map[int64]*job{},
 		returned: heap[*job]{less: bySeq, moved: moved},
 		wanted:   heap[*job]{less: bySeq, moved: moved},
 		resends:  heap[*job]{less: bySeq, moved: moved},
@@ -55,19 +59,53 @@ func (b *backlog) queue(j *job) {
 	b.fresh.push(j)
 }
 
-// heldJobs is the ring of reloaded jobs while the gate is shut. They count among the backlog, and nothing takes them.
+// pack adds a job that is newer than every other, and of which nothing is kept in memory.
+func (b *backlog) pack(p packedJob) {
+	b.jobs++
+	b.bytes += int64(p.size)
+	b.newest = p.seq
+	b.packed.push(p)
+}
+
+// peek finds a packed job; nil if there is none.
+func (b *backlog) peek(seq int64) *job {
+	for _, all := range []*packedJobs{&b.held.packed, &b.packed} {
+		if p, ok := all.find(seq); ok {
+			j := p.job()
+			j.place, j.packed = waiting, true
+			return j
+		}
+	}
+	return nil
+}
+
+// holds reports whether a sequence is that of a job without an id.
+func (b *backlog) holds(seq int64) bool { return b.unnamed[seq] != nil || b.peek(seq) != nil }
+
+// unpack takes a packed job out.
+func (b *backlog) unpack(seq int64) {
+	if b.held.jobs > 0 && seq <= b.held.newest {
+		b.held.packed.remove(seq)
+		b.held.jobs--
+		return
+	}
+	b.packed.remove(seq)
+}
+
+// heldJobs is the ring of reloaded jobs while the gate is shut, and those that are packed behind it. They count among the backlog, and nothing takes them.
 type heldJobs struct {
 	fresh    deque[*job]
 	cold     int
 	coldFrom int64
 	newest   int64
+	packed   packedJobs
 	jobs     int
 }
 
-// hold sets everything aside that is in the ring.
+// hold sets everything aside that is in the ring or packed.
 func (b *backlog) hold() {
-	b.held = heldJobs{b.fresh, b.cold, b.coldFrom, b.newest, b.fresh.len()}
-	b.fresh, b.cold, b.coldFrom = deque[*job]{}, 0, 0
+	b.held = heldJobs{b.fresh, b.cold, b.coldFrom, b.newest, b.packed, b.fresh.len() + b.packed.jobs}
+	b.fresh, b.cold, b.coldFrom, b.packed = deque[*job]{}, 0, 0, packedJobs{}
 }
 
 // unhold puts it back before everything that came meanwhile.
@@ -76,18 +114,19 @@ func (b *backlog) unhold() {
 		b.held = heldJobs{}
 		return
 	}
-	since := b.fresh
-	b.fresh, b.cold, b.coldFrom = b.held.fresh, b.held.cold, b.held.coldFrom
+	since, packedSince := b.fresh, b.packed
+	b.fresh, b.cold, b.coldFrom, b.packed = b.held.fresh, b.held.cold, b.held.coldFrom, b.held.packed
 	b.held = heldJobs{}
 	for n := since.first; n < since.end(); n++ {
 		switch j := since.at(n); {
 		case j == nil:
-		case j.loaded() && b.cold > 0:
+		case j.loaded() && b.far() > 0:
 			b.returned.push(j)
 		default:
 			b.queue(j)
 		}
 	}
+	b.packed.join(packedSince)
 }
 
 // withdraw takes a job out of the backlog or its back-off, wherever in them it is.
@@ -101,6 +140,9 @@ func (b *backlog) withdraw(j *job) {
 	}
 	b.jobs--
 	switch {
+	case j.packed:
+		b.unpack(j.seq)
+		j.packed = false
 	case j.place == fetching:
 		b.fetching--
 		if j.index >= 0 { // else it is being read, and the answer finds it elsewhere
@@ -207,10 +249,13 @@ func (b *backlog) take(j *job) {
 	b.bytes -= int64(j.size)
 }
 
-// chill takes the first cold job of the ring into wanted; false if there is none.
+// far counts the jobs that are read before they can be dispatched, and are not yet.
+func (b *backlog) far() int { return b.cold + b.packed.jobs }
+
+// chill takes the first cold job of the ring, or else the first packed one, into wanted; false if there is none.
 func (b *backlog) chill() bool {
 	if b.cold == 0 {
-		return false
+		return b.approach()
 	}
 	b.coldFrom = max(b.coldFrom, b.fresh.first)
 	for ; ; b.coldFrom++ {
@@ -228,6 +273,19 @@ func (b *backlog) chill() bool {
 	}
 }
 
+// approach is chill for the packed jobs.
+func (b *backlog) approach() bool {
+	if b.packed.jobs == 0 {
+		return false
+	}
+	j := b.packed.pop().job()
+	j.place = fetching
+	b.fetching++
+	b.unnamed[j.seq] = j
+	b.wanted.push(j)
+	return true
+}
+
 // want puts a job back whose payload was not read, unless it ended or asked again meanwhile.
 func (b *backlog) want(j *job) {
 	switch {
@@ -240,7 +298,7 @@ func (b *backlog) want(j *job) {
 }
 
 // warm counts the jobs that could be dispatched without a read.
-func (b *backlog) warm() int { return b.jobs - b.held.jobs - b.cold - b.fetching }
+func (b *backlog) warm() int { return b.jobs - b.held.jobs - b.far() - b.fetching }
 
 // oldest is the lowest store sequence in the backlog, 0 if it is empty.
 func (b *backlog) oldest() int64 {
@@ -256,6 +314,11 @@ func (b *backlog) oldest() int64 {
 				see(j)
 				break
 			}
+		}
+	}
+	for _, packed := range []*packedJobs{&b.held.packed, &b.packed} {
+		if first := packed.first(); first > 0 && (low == 0 || first < low) {
+			low = first
 		}
 	}
 	if b.returned.len() > 0 {

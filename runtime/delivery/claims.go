@@ -22,11 +22,13 @@ func (c *Controller) claims(now Now, b *binding, claims []protocol.Claim) ([]pro
 		if claim.State == protocol.ClaimLost {
 			ended = append(ended, claim.Ref()) // said once, it is said
 		}
-		j := c.jobs[claim.MessageID]
-		switch {
-		case !proven:
+		if !proven {
 			c.drop("claim-ticket")
-		case j != nil && j.seq == claim.StoreSeq:
+			continue
+		}
+		j := c.find(queue.JobRef(claim.Ref()))
+		switch {
+		case j != nil:
 			c.claim(now, b, j, claim)
 			if j.binding == b {
 				held = append(held, j)
@@ -78,7 +80,7 @@ func (c *Controller) resumeClaimed(b *binding, j *job, attempt int) {
 	case !b.roomToAdopt():
 		c.drop("claim-span")
 	default:
-		c.backlog.withdraw(j)
+		c.withdraw(j)
 		c.adoptInto(b, j)
 		c.counts.adopted++
 	}
@@ -99,7 +101,7 @@ func (c *Controller) finishClaimed(now Now, b *binding, j *job, reason string) {
 			c.judge(now, j.binding.revision, j, protocol.HandedBack)
 		}
 	default:
-		c.backlog.withdraw(j)
+		c.withdraw(j)
 		if b != nil && b.roomToAdopt() { // so that its worker hears when the confirm is durable
 			c.adoptInto(b, j)
 			b.bound--
@@ -122,7 +124,7 @@ func (c *Controller) countLost(now Now, b *binding, j *job, attempt int) {
 	case attempt != j.attempt():
 		c.drop("claim-attempt") // counted by what its worker reported, or older than a redrive
 	default:
-		c.backlog.withdraw(j)
+		c.withdraw(j)
 		j.last = b.pod.number
 		j.reason = "the worker's process was lost while it ran the job"
 		c.crashed(now, j)
@@ -155,7 +157,7 @@ func (c *Controller) tellClaimsEnded(b *binding, ended []protocol.ClaimRef) {
 // claimsResolved tells the worker which of its claims had ended before, and completes what lay among the dead letters.
 func (c *Controller) claimsResolved(now Now, ev ClaimsResolved) {
 	for _, ref := range ev.Confirmed {
-		if j := c.jobs[ref.MessageID]; j != nil && j.seq == ref.StoreSeq {
+		if j := c.find(ref); j != nil {
 			c.finishClaimed(now, nil, j, "") // a person was quicker and put it back
 			continue
 		}

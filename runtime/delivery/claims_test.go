@@ -52,7 +52,7 @@ func TestB238_RunningJobsAreAdopted(t *testing.T) {
 	b.finish("2", protocol.Nacked)
 	w.advance(10 * time.Millisecond)
 	w.equal("confirmed", w.ctl.Stats().Confirmed, 1)
-	w.equal("the failure counts", w.ctl.jobs["2"].attempts, 1)
+	w.equal("the failure counts", w.job("2").attempts, 1)
 	w.equal("starts", []int{len(a.starts), len(b.starts), len(idle.starts)}, []int{1, 1, 0})
 	w.advance(5 * time.Second)
 	w.equal("the failed one was tried again", w.ctl.Stats().Confirmed, 2)
@@ -93,7 +93,7 @@ func TestB238_TheLastWordOfAnAdoptedRunCounts(t *testing.T) {
 			if tc.dead > 0 {
 				w.equal("reason", w.settled[0].Reason, tc.outcome)
 			}
-			if j := w.ctl.jobs["1"]; j != nil {
+			if j := w.job("1"); j != nil {
 				w.equal("attempts, uncounted", []int32{j.attempts, j.uncounted}, []int{tc.attempts, tc.uncounted})
 			}
 			w.equal("kept", len(a.cons.lastWords), 0)
@@ -120,7 +120,7 @@ func TestB147_FinishedJobsAreCompletedByTheirClaim(t *testing.T) {
 	w.equal("adopted", w.ctl.Stats().Adopted, 1)
 	a.finish("3", protocol.Confirmed)
 	w.advance(time.Second)
-	w.equal("held", len(w.ctl.jobs), 0)
+	w.equal("held", w.holds(), 0)
 	w.equal("starts", len(a.starts), 3)
 	w.equal("unsettled at the worker", a.cons.Status(w.now).Unsettled, 0)
 	w.equal("nothing left to claim", len(a.cons.claims()), 0)
@@ -154,11 +154,11 @@ func TestB143_LateSuccessCompletesTheJobElsewhere(t *testing.T) {
 				w.advance(5 * time.Second)
 				b.inject(protocol.Request{BindingRef: b.ref(), RequestUpTo: 1})
 			}
-			w.equal("in flight at the other", w.ctl.jobs["1"].place, bound)
+			w.equal("in flight at the other", w.job("1").place, bound)
 			before := len(b.starts)
 			a.connect()
 			w.equal("confirmed", w.ctl.Stats().Confirmed, 1)
-			w.equal("held", len(w.ctl.jobs), 0)
+			w.equal("held", w.holds(), 0)
 			w.fromWorker = nil
 			if tc.started {
 				b.finish("1", protocol.Confirmed) // B-144: late, and changes nothing
@@ -230,10 +230,8 @@ func TestClaimsThatProveNothingChangeNothing(t *testing.T) {
 				after := w.ctl.Stats()
 				w.equal("counted", after.Dropped[tc.dropped]-before.Dropped[tc.dropped], 1)
 				w.equal("adopted or completed", []uint64{after.Adopted, after.Claimed, after.Confirmed}, []uint64{0, 0, 0})
-				for id, j := range w.ctl.jobs {
-					w.equal("attempts of "+id, j.attempts, 0)
-				}
-				w.equal("held", len(w.ctl.jobs), 2)
+				w.equal("attempts", []int32{w.job("1").attempts, w.job("2").attempts}, []int32{0, 0})
+				w.equal("held", w.holds(), 2)
 			})
 		}
 	}
@@ -248,7 +246,7 @@ func TestRunningClaimOfAnOlderAttemptIsRefused(t *testing.T) {
 	w.advance(100 * time.Millisecond)
 	a.disconnect()
 	w.advance(11 * time.Second)
-	w.equal("the lost try counts", w.ctl.jobs["1"].attempts, 1)
+	w.equal("the lost try counts", w.job("1").attempts, 1)
 	w.step(SetIntake{Open: true})
 	a.connect()
 	w.equal("counted", w.ctl.Stats().Dropped["claim-attempt"], 1)
@@ -290,13 +288,13 @@ func TestLostClaimCountsOnceAndRequeues(t *testing.T) {
 			again.step(OrphansGone{}) // what the process before began holds its slot no more
 			again.connect()
 			w.equal("claimed", again.claimsIn(), []protocol.Claim{lost})
-			w.equal("the try counts", w.ctl.jobs["1"].attempts, 1)
+			w.equal("the try counts", w.job("1").attempts, 1)
 			w.equal("runs again at once", len(again.starts), 1)
 			w.equal("as attempt", again.starts[0].Attempt, 2)
 			w.equal("said once", len(again.cons.claims()), 1) // the new run alone
 			again.disconnect()
 			again.connect()
-			w.equal("counted once", w.ctl.jobs["1"].attempts, 1)
+			w.equal("counted once", w.job("1").attempts, 1)
 			again.finish("1", protocol.Confirmed)
 			w.equal("confirmed", w.ctl.Stats().Confirmed, 1)
 		})

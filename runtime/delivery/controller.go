@@ -22,7 +22,8 @@ type Controller struct {
 
 	intake, dispatching bool // the doors: SetIntake
 
-	// jobs holds every live job by MessageID; memory counts their payload bytes that are in memory.
+	// jobs holds every live job by MessageID, but for the packed and the unnamed ones of the backlog; memory counts their payload bytes that
+	// are in memory.
 	jobs    map[string]*job
 	memory  int64
 	backlog backlog
@@ -186,12 +187,50 @@ func (c *Controller) NextDeadline() (Now, bool) {
 	return c.timers.next()
 }
 
-// Holds returns the job of a MessageID that is stored and not durably settled, as far as this Controller knows.
-func (c *Controller) Holds(messageID string) (queue.JobRef, bool) {
-	if j, ok := c.jobs[messageID]; ok {
+// Holds returns the job that is stored and not durably settled, as far as this Controller knows, under the MessageID of a ref, or under
+// its sequence where the id was left to the queue.
+func (c *Controller) Holds(ref queue.JobRef) (queue.JobRef, bool) {
+	if j, ok := c.jobs[ref.MessageID]; ok {
 		return j.ref(), true
 	}
+	if c.backlog.holds(ref.StoreSeq) {
+		return ref, true
+	}
 	return queue.JobRef{}, false
+}
+
+// find returns the live job of a ref, nil if there is none.
+func (c *Controller) find(ref queue.JobRef) *job {
+	if j := c.jobs[ref.MessageID]; j != nil && j.seq == ref.StoreSeq {
+		return j
+	}
+	if j := c.backlog.unnamed[ref.StoreSeq]; j != nil {
+		c.name(j, ref.MessageID)
+		return j
+	}
+	j := c.backlog.peek(ref.StoreSeq)
+	if j != nil {
+		j.body.MessageID = ref.MessageID
+	}
+	return j
+}
+
+// name takes an unnamed job among those that are known by their id.
+func (c *Controller) name(j *job, messageID string) {
+	j.body.MessageID = messageID
+	delete(c.backlog.unnamed, j.seq)
+	c.jobs[messageID] = j
+}
+
+// known reports whether a job is live.
+func (c *Controller) known(j *job) bool {
+	return c.jobs[j.body.MessageID] == j || c.backlog.unnamed[j.seq] == j
+}
+
+// withdraw takes a job that find returned out of the backlog.
+func (c *Controller) withdraw(j *job) {
+	c.backlog.withdraw(j)
+	c.jobs[j.body.MessageID] = j // a packed one was not among them
 }
 
 // Phase is Stats().Phase, for those who ask often.

@@ -123,6 +123,6 @@ func TestB033_CrashLoop(t *testing.T) {
 		a.connect()
 	}
 	w.advance(20 * time.Second)
-	w.equal("held", len(w.ctl.jobs), 0)
+	w.equal("held", w.holds(), 0)
 	w.equal("cursor", w.ctl.Stats().Cursor, 300)
 }

@@ -138,7 +138,7 @@ func TestNoDemandBeforeTheAppAnswers(t *testing.T) {
 	w.submit(w.producer(200), "", 150)
 	w.equal("started", len(a.starts)+len(b.starts), 0)
 	w.equal("backlog", w.ctl.Stats().BacklogJobs, 150)
-	w.equal("uncounted", w.ctl.jobs["1"].uncounted+w.ctl.jobs["1"].attempts, 0)
+	w.equal("uncounted", w.job("1").uncounted+w.job("1").attempts, 0)
 	a.step(AppReady{true})
 	a.serve(confirmAll)
 	w.advance(time.Second)

@@ -23,7 +23,8 @@
 //   - A job's place changes when its settlement comes in, its worker is released when the settlement is durable. In between
 //     it is "settling": it counts in the binding's window and among the dirty confirms, not as in flight.
 //   - Requeue and hand-back restore store order: new jobs queue in a ring, returning ones in a heap, and the lower of the two
-//     heads goes next. Jobs whose payload is out of memory are read back ahead of their turn and hold nobody up.
+//     heads goes next. Jobs whose payload is out of memory are read back ahead of their turn and hold nobody up. Of those that are far from
+//     their turn only the sequence, the size and the counters are kept, packed; a claim or a resubmission finds them by their sequence.
 //   - The first try that ends with its worker goes back to the head at once, and so do the first two deliveries that no
 //     handler started; after that a job waits, for it may be what kills its workers (G-X02). Only what was reported as
 //     started is a try, so workers report a start within 50 ms.

@@ -46,7 +46,7 @@ func TestB280_WhatIsIgnoredIsCounted(t *testing.T) {
 			w.release()
 			a.serve(confirmAll)
 			w.advance(maxBackoff)
-			w.equal("held", len(w.ctl.jobs), 0)
+			w.equal("held", w.holds(), 0)
 			w.equal("failed", len(w.failed), 0)
 		})
 	}

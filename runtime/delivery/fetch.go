@@ -35,8 +35,8 @@ func (f *fetch) forget() { f.op, f.bytes, f.missing = 0, 0, nil }
 // prefetch asks for the payloads whose turn is near. Jobs whose payload is here are dispatched meanwhile.
 func (c *Controller) prefetch(Now) {
 	b := &c.backlog
-	if b.cold > 0 && c.roster.len() > 0 {
-		for b.cold > 0 && c.wantsMore() {
+	if b.far() > 0 && c.roster.len() > 0 {
+		for b.far() > 0 && c.wantsMore() {
 			b.chill()
 		}
 	}
@@ -115,10 +115,13 @@ func (c *Controller) jobsRead(now Now, ev JobsRead) {
 func (c *Controller) jobRead(j *job, body protocol.Job) {
 	switch {
 	case j.place != fetching && !j.resend: // settled meanwhile
-	case body.MessageID != j.body.MessageID || len(body.Payload) == 0:
+	case body.MessageID == "" || len(body.Payload) == 0 || j.body.MessageID != "" && body.MessageID != j.body.MessageID:
 		c.fetch.missing = append(c.fetch.missing, j)
-		c.queueCounters(j) // so that there is a write
+		c.verify(j)
 	case j.place == fetching:
+		if j.body.MessageID == "" {
+			c.name(j, body.MessageID)
+		}
 		j.redriven = false
 		if j.index >= 0 { // its binding ended during the read, and it asked again
 			c.backlog.wanted.remove(j.index)
@@ -132,11 +135,20 @@ func (c *Controller) jobRead(j *job, body protocol.Job) {
 	}
 }
 
+// verify makes a write happen that tells about a missing job. It is one about the job itself where its id is known.
+func (c *Controller) verify(j *job) {
+	if j.body.MessageID == "" {
+		c.members.joined = true
+		return
+	}
+	c.queueCounters(j)
+}
+
 // verified ends the doubt about missing jobs: the write proved that nobody else owns the queue.
 func (c *Controller) verified() {
 	for _, j := range c.fetch.missing {
 		switch {
-		case c.jobs[j.body.MessageID] != j || j.place != fetching && !j.resend:
+		case !c.known(j) || j.place != fetching && !j.resend:
 		case j.redriven:
 			c.vanished(j)
 		default:

@@ -26,7 +26,7 @@ func TestB180_NackIsRedeliveredAfterABackOff(t *testing.T) {
 	w.equal("waits", waits, []Now{800 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second, 6 * time.Second})
 	w.equal("nacked", w.ctl.Stats().Nacked, 4)
 	w.boot(nil)
-	w.equal("durable attempts", w.ctl.jobs["1"].attempts, 4)
+	w.equal("durable attempts", w.job("1").attempts, 4)
 }
 
 func TestNackedJobGoesToAnotherWorker(t *testing.T) {
@@ -57,7 +57,7 @@ func TestB183_HandlerPastItsTimeoutIsAbandoned(t *testing.T) {
 	w.submit(w.producer(10), "", 2)
 	w.advance(11 * time.Second)
 	w.equal("canceled", a.cancels, []RunID{1})
-	w.equal("attempts", w.ctl.jobs["1"].attempts, 1)
+	w.equal("attempts", w.job("1").attempts, 1)
 	w.equal("the slot stays taken", a.order, []string{"1"})
 	w.advance(time.Minute) // it comes back to its only worker, which must not run it beside itself
 	w.equal("started", len(a.starts), 1)
@@ -116,11 +116,11 @@ func TestDecisionsAboutADeadLetter(t *testing.T) {
 		return nil
 	}
 	a.finish("1", protocol.Nacked)
-	_, held := w.ctl.Holds("1")
+	_, held := w.ctl.Holds(queue.JobRef{MessageID: "1"})
 	w.equal("held before the answer", held, true)
 	w.lostReply = nil
 	w.advance(time.Minute)
-	_, held = w.ctl.Holds("1")
+	_, held = w.ctl.Holds(queue.JobRef{MessageID: "1"})
 	w.equal("held after the answer", held, false)
 	w.equal("dead letters", w.ctl.Stats().DeadLetters, 1)
 
@@ -128,7 +128,7 @@ func TestDecisionsAboutADeadLetter(t *testing.T) {
 	w.equal("redrive", err, nil)
 	w.step(Redriven{w.ctl.epoch - 1, row})
 	w.step(Dropped{w.ctl.epoch - 1, row.JobRef})
-	_, held = w.ctl.Holds("1")
+	_, held = w.ctl.Holds(queue.JobRef{MessageID: "1"})
 	w.equal("held by an old word", held, false)
 	w.equal("dead letters after old words", w.ctl.Stats().DeadLetters, 1)
 	w.step(Redriven{w.ctl.epoch, row})
@@ -165,7 +165,7 @@ func TestResubmissionBeforeTheWordOfARedrive(t *testing.T) {
 	p := w.producer(1)
 	p.submit(newJob("1"))
 	w.equal("verdict", p.stored[0].Verdict, protocol.AlreadyStored)
-	_, held := w.ctl.Holds("1")
+	_, held := w.ctl.Holds(queue.JobRef{MessageID: "1"})
 	w.equal("held before the word", held, false)
 	w.equal("runs", len(a.starts), 1)
 
@@ -189,7 +189,7 @@ func TestClaimOvertakesTheWordOfARedrive(t *testing.T) {
 	w.step(word)
 	w.run()
 	w.equal("failures", w.failed, []Failed(nil))
-	_, held := w.ctl.Holds("1")
+	_, held := w.ctl.Holds(queue.JobRef{MessageID: "1"})
 	w.equal("held", held, false)
 	w.equal("runs", len(a.starts), 1)
 	w.equal("dead letters", w.ctl.Stats().DeadLetters, 0)
@@ -225,7 +225,7 @@ func TestMaxAttemptsZeroNeverGivesUp(t *testing.T) {
 	w.worker("a", nil).serve(func(protocol.Delivery) protocol.Outcome { return protocol.Nacked })
 	w.submit(w.producer(1), "", 1)
 	w.advance(10 * time.Minute)
-	if n := w.ctl.jobs["1"].attempts; n < 200 {
+	if n := w.job("1").attempts; n < 200 {
 		t.Fatalf("%d attempts", n)
 	}
 	w.equal("dead letters", w.ctl.Stats().DeadLetters, 0)
@@ -235,7 +235,7 @@ func TestB186_RejectGoesStraightToTheDeadLetters(t *testing.T) {
 	w, a, _ := withJobs(t, 1, nil)
 	a.finish("1", protocol.Rejected)
 	w.equal("dead letters", w.ctl.Stats().DeadLetters, 1)
-	w.equal("held", len(w.ctl.jobs), 0)
+	w.equal("held", w.holds(), 0)
 }
 
 func TestDelayedCostsNoAttempt(t *testing.T) {
@@ -258,8 +258,8 @@ func TestUnreachableAppIsNoAttemptAndNoHotLoop(t *testing.T) {
 	if n := len(a.starts); n < 30 || n > 100 {
 		t.Fatalf("%d dials in a minute", n)
 	}
-	w.equal("attempts", w.ctl.jobs["1"].attempts, 0)
-	w.equal("uncounted", int(w.ctl.jobs["1"].uncounted) > 20, true)
+	w.equal("attempts", w.job("1").attempts, 0)
+	w.equal("uncounted", int(w.job("1").uncounted) > 20, true)
 }
 
 func TestB088_AppRestartFailsWhatItRan(t *testing.T) {
@@ -272,7 +272,7 @@ func TestB088_AppRestartFailsWhatItRan(t *testing.T) {
 	w.advance(5 * time.Millisecond)
 	w.equal("binding", a.ref(), ref)
 	w.equal("works on", a.order, []string{"1", "2", "3", "4"})
-	w.equal("attempts", []int32{w.ctl.jobs["1"].attempts, w.ctl.jobs["2"].attempts}, []int32{1, 1})
+	w.equal("attempts", []int32{w.job("1").attempts, w.job("2").attempts}, []int32{1, 1})
 	a.serve(confirmAll)
 	w.advance(5 * time.Second)
 	w.equal("confirmed", w.ctl.Stats().Confirmed, 4)

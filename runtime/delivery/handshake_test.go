@@ -23,7 +23,7 @@ func TestHappyPath(t *testing.T) {
 	w.equal("confirmed", st.Confirmed, 500)
 	w.equal("redelivered", st.Redelivered, 0)
 	w.equal("settled", len(w.settled), 500)
-	w.equal("held", len(w.ctl.jobs), 0)
+	w.equal("held", w.holds(), 0)
 	w.equal("stored", len(p.stored), 500)
 	for _, ref := range w.settled {
 		if state, ok, _ := w.queue.Lookup(t.Context(), ref.Ref.MessageID); !ok || state.Status != queue.StatusConfirmed || !state.Accepted {

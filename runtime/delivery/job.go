@@ -16,9 +16,9 @@ const (
 	settling                  // confirmed or dead-lettered by a settlement, not durable yet
 )
 
-// job is one stored job. It stays small, because a backlog may hold a million of them.
+// job is one stored job that is in memory, with or without its payload; see packedJob for the others.
 type job struct {
-	body protocol.Job // Payload is nil while it is not in memory; MessageID is always set
+	body protocol.Job // Payload is nil while it is not in memory; MessageID is empty while the job is among the backlog's unnamed
 	seq  int64
 
 	binding   *binding // while bound, and while settling until the settlement is taken over
@@ -41,6 +41,7 @@ type job struct {
 	isolated    bool // settling, set apart because its write keeps failing
 	finished    bool // settling into the dead letters, although its handler finished
 	redriven    bool // by a person, and not read since: it may have ended before that was told
+	packed      bool // what was found of a packed job, which stays packed until it is withdrawn
 	reason      string
 }
 

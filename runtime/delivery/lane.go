@@ -326,6 +326,8 @@ func (c *Controller) stored(now Now, h *handshake, result queue.StoreResult, cur
 		return
 	}
 	switch old := c.jobs[h.id]; {
+	case old == nil && result.Verdict == protocol.AlreadyStored && c.backlog.holds(result.StoreSeq):
+		return // the same of a job whose id was left to the queue
 	case old == nil && result.StoreSeq <= cursor:
 		// A dead letter that a person has put back: the word about it is on its way, and admits it once.
 		return
@@ -343,20 +345,37 @@ func (c *Controller) stored(now Now, h *handshake, result queue.StoreResult, cur
 	})
 }
 
-// admitJob adds a job that was just stored. Its payload stays in memory if there is room, or a worker waiting for it.
+// leastInMemory is how much of the budget a job takes in memory at least, for its payload is not all that it takes; fewWarm jobs are not worth
+// counting that.
+const (
+	leastInMemory = 256
+	fewWarm       = 1024
+)
+
+// roomFor reports whether the memory has room for one more waiting job of a size.
+func (c *Controller) roomFor(size int32) bool {
+	return c.memory+c.fetch.bytes+int64(size) <= c.cfg.MemoryBytes && int64(c.backlog.warm()) < max(c.cfg.MemoryBytes/leastInMemory, fewWarm)
+}
+
+// admitJob adds a job that was just stored. It stays in memory if there is room, or a worker waiting for it.
 func (c *Controller) admitJob(j *job) {
-	c.jobs[j.body.MessageID] = j
-	fits := c.backlog.cold == 0 && c.memory+c.fetch.bytes+int64(j.size) <= c.cfg.MemoryBytes
-	if fits || c.dispatching && c.roster.free > c.backlog.jobs-c.backlog.held.jobs {
+	b := &c.backlog
+	loaded := b.far() == 0 && c.roomFor(j.size) || c.dispatching && c.roster.free > b.jobs-b.held.jobs
+	switch late := j.seq < b.newest; {
+	case loaded:
 		c.memory += int64(j.size)
-	} else {
+	case !late:
+		b.pack(packedJob{seq: j.seq, size: j.size, reloaded: j.reloaded})
+		return
+	default:
 		j.body.Payload, j.body.Headers = nil, nil
 	}
-	if j.loaded() && c.backlog.cold > 0 || j.seq < c.backlog.newest {
-		c.backlog.requeue(j)
+	c.jobs[j.body.MessageID] = j
+	if !loaded || b.far() > 0 || j.seq < b.newest {
+		b.requeue(j)
 		return
 	}
-	c.backlog.append(j)
+	b.append(j)
 }
 
 // queueEnd queues the durable end of a job (place settling), queueCounters that of its counters.

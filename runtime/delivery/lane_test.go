@@ -144,7 +144,7 @@ func TestB232_B025a_ExhaustedHandshakeReloads(t *testing.T) {
 			a.serve(confirmAll)
 			w.advance(5 * time.Second)
 			w.equal("order", a.order, []string{"early1", "early2", "x"})
-			w.equal("held", len(w.ctl.jobs), 0)
+			w.equal("held", w.holds(), 0)
 			w.equal("streams", []int{len(w.conns), len(w.prods)}, []int{1, 1})
 		})
 	}
@@ -458,9 +458,9 @@ func TestProducersAreAnsweredWhileTheQueueLoads(t *testing.T) {
 	w.advance(time.Second)
 	p.submit(newJob("x"))
 	w.equal("accepted", w.ctl.Stats().Accepted, 1)
-	ref, held := w.ctl.Holds("x")
+	ref, held := w.ctl.Holds(queue.JobRef{MessageID: "x"})
 	w.equal("holds", []any{ref, held}, []any{queue.JobRef{MessageID: "x", StoreSeq: 1}, true})
-	_, held = w.ctl.Holds("y")
+	_, held = w.ctl.Holds(queue.JobRef{MessageID: "y"})
 	w.equal("holds nothing else", held, false)
 }
 

@@ -111,7 +111,7 @@ func (c *Controller) adopt(now Now, ev Loaded) {
 	c.members.loaded(ev.State.Workers)
 
 	before := c.jobs
-	c.jobs = make(map[string]*job, len(ev.Rows))
+	c.jobs = make(map[string]*job, len(before))
 	c.backlog = newBacklog()
 	c.fetch.forget()
 	c.memory = 0
@@ -131,7 +131,12 @@ func (c *Controller) adopt(now Now, ev Loaded) {
 func (c *Controller) adoptRow(before map[string]*job, row queue.Row, alone bool) {
 	j := before[row.MessageID]
 	switch {
-	case j == nil || j.seq != row.StoreSeq:
+	case j == nil:
+		c.backlog.pack(packedJob{
+			seq: row.StoreSeq, size: int32(row.PayloadBytes), attempts: int32(row.Attempts), uncounted: int32(row.Uncounted), reloaded: true,
+		})
+		return
+	case j.seq != row.StoreSeq:
 		j = &job{body: protocol.Job{MessageID: row.MessageID}, seq: row.StoreSeq, reloaded: true}
 	case !alone && (j.place != settling || j.dead):
 		// A person may have re-driven it at the writer in between: of what was known here, its bytes and a success still hold.
@@ -191,7 +196,7 @@ func (c *Controller) reviewSettlements(now Now, before map[string]*job, alone bo
 // resolveUnseen asks once a load what became of the jobs that no load saw since a handler finished them.
 func (c *Controller) resolveUnseen(now Now) {
 	for _, j := range slices.Clone(c.load.unseen) {
-		if back := c.jobs[j.body.MessageID]; back != nil { // a person put it back at another writer
+		if back := c.find(j.ref()); back != nil { // a person put it back at another writer
 			c.finishUnseen(now, back)
 		}
 	}
@@ -273,6 +278,8 @@ func (c *Controller) redriven(now Now, row queue.Row) {
 		return
 	}
 	switch old := c.jobs[row.MessageID]; {
+	case old == nil && c.backlog.holds(row.StoreSeq):
+		return
 	case old == nil:
 	case old.seq == row.StoreSeq && old.place == settling && old.dead:
 		c.ended(now, old) // there was a dead letter to put back, so its write was durable, whatever the lane has heard

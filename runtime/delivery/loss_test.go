@@ -31,13 +31,9 @@ func TestB161_B162_CrashDuringTheHandlerCounts(t *testing.T) {
 	w, a, _ := withJobs(t, 1, nil)
 	w.advance(100 * time.Millisecond)
 	a.kill()
-	rows := 0
 	w.boot(nil) // the count is durable
-	for _, j := range w.ctl.jobs {
-		rows++
-		w.equal("attempts", j.attempts, 1)
-	}
-	w.equal("rows", rows, 1)
+	w.equal("rows", w.holds(), 1)
+	w.equal("attempts", w.job("1").attempts, 1)
 	b := w.worker("b", nil)
 	w.equal("message id", b.starts[0].Job.MessageID, "1")
 	w.equal("attempt", b.starts[0].Attempt, 2)

@@ -83,7 +83,7 @@ func TestB173_GraceShorterThanTheJob(t *testing.T) {
 	w.equal("drained", a.drained, 0)
 	w.equal("handed back", w.ctl.Stats().BacklogJobs, 2)
 	a.kill()
-	w.equal("attempts", []int32{w.ctl.jobs["1"].attempts, w.ctl.jobs["2"].attempts}, []int32{1, 0})
+	w.equal("attempts", []int32{w.job("1").attempts, w.job("2").attempts}, []int32{1, 0})
 	var records []queue.AttemptRecord
 	for _, b := range w.batches {
 		records = append(records, b.Attempts...)

@@ -203,7 +203,7 @@ func TestIllegalMessagesEndOneBinding(t *testing.T) {
 				t.Fatalf("the worker did not come back: %+v", a.cons.Status(w.now))
 			}
 			w.submit(w.producer(100), "later", 4)
-			w.equal("held", len(w.ctl.jobs), 0)
+			w.equal("held", w.holds(), 0)
 			w.equal("failed", len(w.failed), 0)
 		})
 	}

@@ -185,7 +185,7 @@ func TestRejectedJobKeepsItsAttemptUntilItIsWritten(t *testing.T) {
 	w, a, _ := withJobs(t, 1, nil)
 	w.holdApply = true
 	a.finish("1", protocol.Rejected)
-	w.equal("attempt", w.ctl.jobs["1"].attempt(), 1)
+	w.equal("attempt", w.job("1").attempt(), 1)
 	a.inject(protocol.Ack{BindingRef: a.ref(), StartedSeq: 1, Settlements: []protocol.Settlement{
 		{WorkerSeq: 1, MessageID: "1", Attempt: 1, Outcome: protocol.Rejected},
 	}})

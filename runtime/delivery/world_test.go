@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -272,7 +273,8 @@ func (w *world) check() {
 			w.t.Fatalf("I-1: %s is nowhere", id)
 		}
 	}
-	if got := places[waiting] + places[fetching]; got != st.BacklogJobs {
+	nameless := w.nameless()
+	if got := places[waiting] + places[fetching] + len(nameless); got != st.BacklogJobs {
 		w.t.Fatalf("I-1: %d jobs in the backlog, stats say %d", got, st.BacklogJobs)
 	}
 	if places[bound] != st.InFlight || places[delayed] != st.DelayedJobs || places[settling]+len(w.ctl.load.unseen) != st.DirtyConfirms {
@@ -286,6 +288,9 @@ func (w *world) check() {
 		if j.place == waiting || j.place == fetching || j.place == delayed {
 			bytes += int64(j.size)
 		}
+	}
+	for _, j := range nameless {
+		bytes += int64(j.size)
 	}
 	if memory != st.MemoryBytes || bytes != st.BacklogBytes {
 		w.t.Fatalf("memory %d, stats %d; backlog bytes %d, stats %d", memory, st.MemoryBytes, bytes, st.BacklogBytes)
@@ -304,6 +309,38 @@ func (w *world) check() {
 		w.t.Fatalf("I-11: %d terminal failures", len(w.failed))
 	}
 }
+
+// nameless are the jobs whose id is left to the queue.
+func (w *world) nameless() []*job {
+	b := &w.ctl.backlog
+	jobs := slices.Collect(maps.Values(b.unnamed))
+	for _, all := range []packedJobs{b.held.packed, b.packed} {
+		for n := all.runs.first; n < all.runs.end(); n++ {
+			for r := all.runs.at(n); r.jobs > 0; {
+				jobs = append(jobs, r.pop().job())
+			}
+		}
+	}
+	return jobs
+}
+
+// job is what the controller knows of a job, nil if nothing.
+func (w *world) job(id string) *job {
+	if j := w.ctl.jobs[id]; j != nil {
+		return j
+	}
+	state, _, err := w.queue.Lookup(w.t.Context(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if j := w.ctl.backlog.unnamed[state.StoreSeq]; j != nil {
+		return j
+	}
+	return w.ctl.backlog.peek(state.StoreSeq)
+}
+
+// holds is how many jobs the controller knows of.
+func (w *world) holds() int { return len(w.ctl.jobs) + len(w.nameless()) }
 
 // --- producers ------------------------------------------------------------------------------------------------------
 

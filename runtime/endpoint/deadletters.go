@@ -96,7 +96,7 @@ func (p *Producer) beginDecision(ctx context.Context, ref queue.JobRef, written 
 			written <- ErrUnavailable
 			return
 		}
-		if _, held = p.controller.Holds(ref.MessageID); held || p.deciding[ref] {
+		if _, held = p.controller.Holds(ref); held || p.deciding[ref] {
 			held = true
 			return
 		}

@@ -444,7 +444,7 @@ func (v *controllerView) checkHeld() {
 		if f.holder != v {
 			continue
 		}
-		if ref, ok := v.p.machine.Holds(f.ref.MessageID); !ok || ref != f.ref {
+		if ref, ok := v.p.machine.Holds(f.ref); !ok || ref != f.ref {
 			v.w.violate("I-1", "%s was told of %v and holds %v", v.p.name, f.ref, ref)
 			return
 		}
@@ -692,7 +692,7 @@ func (v *controllerView) checkOrder() {
 	}
 	for earlier, waitsFor := range v.returned {
 		for _, d := range v.dispatches {
-			_, held := v.p.machine.Holds(earlier.MessageID)
+			_, held := v.p.machine.Holds(earlier)
 			if held && earlier.StoreSeq < d.ref.StoreSeq && waitsFor <= d.attempt && v.p.config.MemoryBytes >= 1<<20 && !v.reconfigured {
 				v.w.violate("order", "%s dispatches %v before %v, which came back", v.p.name, d.ref, earlier)
 				return
@@ -910,9 +910,9 @@ func (v *controllerView) finish() {
 		}
 	}
 	for _, seq := range sortedKeys(v.w.ledger.bySeq) {
-		id := v.w.ledger.bySeq[seq].ref.MessageID
-		if _, ok := v.p.machine.Holds(id); ok {
-			v.w.violate("I-12", "%s still holds %s at the end", v.p.name, id)
+		ref := v.w.ledger.bySeq[seq].ref
+		if _, ok := v.p.machine.Holds(ref); ok {
+			v.w.violate("I-12", "%s still holds %s at the end", v.p.name, ref.MessageID)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (w *flow) decide(f Fault) {
 	if !p.serves() || p.epoch == 0 || l == nil || p.deciding[l.ref] {
 		return
 	}
-	if _, held := p.machine.Holds(l.ref.MessageID); held {
+	if _, held := p.machine.Holds(l.ref); held {
 		w.count(DecisionTooEarly) // the controller does not know yet that its dead letter is written, and may write it again
 		return
 	}

@@ -15,7 +15,7 @@ type Controller interface {
 	NextDeadline() (delivery.Now, bool)
 	Stats() delivery.Stats
 	Snapshot(into *delivery.Stats)
-	Holds(messageID string) (queue.JobRef, bool)
+	Holds(ref queue.JobRef) (queue.JobRef, bool)
 }
 
 // Consumer is what a simulated worker process hosts.
