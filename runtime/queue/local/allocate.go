@@ -1,9 +1,9 @@
 package local
 
-import "os"
+import "io"
 
 // writeZeros is allocate for file systems that know no other way. Nothing may be there yet.
-func writeZeros(file *os.File, offset, bytes int64) error {
+func writeZeros(file io.WriterAt, offset, bytes int64) error {
 	zeros := make([]byte, 1<<20)
 	for end := offset + bytes; offset < end; {
 		n, err := file.WriteAt(zeros[:min(int64(len(zeros)), end-offset)], offset)

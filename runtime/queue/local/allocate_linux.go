@@ -20,3 +20,21 @@ func allocate(file *os.File, offset, bytes int64) error {
 		return os.NewSyscallError("fallocate", err)
 	}
 }
+
+// syncData makes what was written to a file durable, and of its attributes only those without which it could not be read.
+func syncData(file *os.File) error {
+	for {
+		if err := unix.Fdatasync(int(file.Fd())); !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError("fdatasync", err)
+		}
+	}
+}
+
+// volumeBytes is the size of the volume that holds a directory.
+func volumeBytes(dir string) (int64, error) {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
+		return 0, os.NewSyscallError("statfs", err)
+	}
+	return int64(stat.Blocks) * stat.Bsize, nil
+}

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
 )
 
@@ -14,8 +12,9 @@ import (
 func (t *table) check() error {
 	var entries, jobs, aging int
 	counts := map[ledger.Status]int64{}
-	for _, b := range []*bolt.Bucket{t.rows, t.dead, t.tombs} {
-		if err := t.scan(b, 0, func(e ledger.Entry) bool {
+	v := view{tree: func() (*table, error) { return t, nil }}
+	for _, b := range []bucket{rows, dead, tombs} {
+		if err := v.scan(b, nil, 0, func(e ledger.Entry) (bool, error) {
 			entries++
 			counts[e.Status]++
 			if !e.Settled() {
@@ -24,7 +23,7 @@ func (t *table) check() error {
 			if e.Aging() {
 				aging++
 			}
-			return true
+			return true, nil
 		}); err != nil {
 			return err
 		}

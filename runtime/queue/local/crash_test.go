@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -22,15 +23,13 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue/local"
 )
 
-const dirVariable = "WORKPULLING_LOCAL_QUEUE_DIR"
-
 func init() { children["busy"] = busyChild }
 
 // busyChild loads, then stores, accepts and confirms from several goroutines until it is killed, and reports on standard
 // output, one line each, what was acknowledged: "epoch N", "stored id seq", "accepted id", "confirmed id", "dead id".
 func busyChild() {
 	ctx := context.Background()
-	q, err := local.Open(ctx, local.Options{Dir: os.Getenv(dirVariable), FlowUID: "uid-1", LockWait: time.Minute})
+	q, err := local.Open(ctx, childOptions())
 	if err != nil {
 		fatal(err)
 	}
@@ -126,8 +125,15 @@ type history struct {
 	status map[string]string // "confirmed" and "dead" only
 }
 
-// A process that is killed at any moment loses nothing that it acknowledged, and leaves nothing half done (B-022…B-026).
+// A process that is killed at any moment loses nothing that it acknowledged, and leaves nothing half done (B-022…B-026): neither while all
+// is in the journal, nor while that is written to the tree.
 func TestKill(t *testing.T) {
+	for name, rows := range map[string]int{"in the journal": 0, "in the tree": 16} {
+		t.Run(name, func(t *testing.T) { testKill(t, rows) })
+	}
+}
+
+func testKill(t *testing.T, rows int) {
 	rounds, dir := 12, t.TempDir()
 	if text := os.Getenv("WORKPULLING_KILLS"); text != "" {
 		var err error
@@ -141,7 +147,7 @@ func TestKill(t *testing.T) {
 	all := history{stored: map[string]int64{}, status: map[string]string{}}
 	for round := range rounds {
 		lines := 1 + random.IntN(60)
-		runAndKill(t, dir, lines, time.Duration(random.IntN(3000))*time.Microsecond, &all)
+		runAndKill(t, dir, rows, lines, time.Duration(random.IntN(3000))*time.Microsecond, &all)
 		verify(t, dir, &all)
 		if t.Failed() {
 			t.Fatalf("failed after kill %d", round+1)
@@ -151,10 +157,10 @@ func TestKill(t *testing.T) {
 }
 
 // runAndKill starts a child, kills it some time after a number of reports, and notes all that it reported.
-func runAndKill(t *testing.T, dir string, lines int, delay time.Duration, all *history) {
+func runAndKill(t *testing.T, dir string, rows, lines int, delay time.Duration, all *history) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0])
-	child.Env = append(os.Environ(), childVariable+"=busy", dirVariable+"="+dir)
+	child.Env = append(os.Environ(), childVariable+"=busy", dirVariable+"="+dir, fmt.Sprintf("%s=%d", rowsVariable, rows))
 	output, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -201,16 +207,6 @@ func (h *history) note(t *testing.T, line string) {
 // verify opens the queue and compares it with all that was acknowledged. What was not acknowledged may be there, but whole.
 func verify(t *testing.T, dir string, all *history) {
 	t.Helper()
-	if raw, err := bolt.Open(filepath.Join(dir, local.FileName), 0o600, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second}); err != nil {
-		t.Fatal(err)
-	} else {
-		if err := raw.View(local.Check); err != nil {
-			t.Errorf("the file contradicts itself: %v", err)
-		}
-		if err := raw.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	q := open(t, dir)
 	rows, state, epoch := load(t, q)
 	if epoch <= all.epoch {
@@ -254,5 +250,12 @@ func verify(t *testing.T, dir string, all *history) {
 	maps.Copy(all.stored, present)
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
+	}
+	raw, err := bolt.Open(filepath.Join(dir, local.FileName), 0o600, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(raw.View(local.Check), raw.Close()); err != nil {
+		t.Errorf("the file contradicts itself: %v", err)
 	}
 }

@@ -76,9 +76,26 @@ func AddBrokenWorker(tx *bolt.Tx) error {
 	return tx.Bucket(bucketWorkers).Put(key, seal(keySecret, nil))
 }
 
-// ForgetIdentity makes the file one of a build that knew neither secret nor workers.
-func ForgetIdentity(tx *bolt.Tx) error {
-	return errors.Join(tx.Bucket(bucketMeta).Delete(keySecret), tx.DeleteBucket(bucketWorkers))
+// MakeOld makes the file one of the first build, which knew neither journal nor secret nor workers.
+func MakeOld(tx *bolt.Tx) error {
+	meta := tx.Bucket(bucketMeta)
+	return errors.Join(SetFormat(tx, oldestFormat), meta.Delete(keyJournal), meta.Delete(keySecret), tx.DeleteBucket(bucketWorkers))
+}
+
+// JournalName is the journal in the directory.
+const JournalName = journalName
+
+// Hasty makes the journal of a new queue small and its layers of so many rows, so that they are written to the tree all the time.
+func Hasty(options Options, rows int) Options {
+	options.half, options.mostRows = smallestHalf, rows
+	return options
+}
+
+// Drain waits until the tree holds all.
+func Drain(q *Queue) error {
+	_ = q.lane.Hold(context.Background())
+	defer q.lane.Release()
+	return q.drain()
 }
 
 func spoilRecord(b *bolt.Bucket, key []byte, spoil func([]byte) []byte) error {
@@ -101,9 +118,11 @@ func Check(tx *bolt.Tx) error {
 // FillAudit writes audit lines in one commit.
 func FillAudit(t testing.TB, q *Queue, lines int) {
 	t.Helper()
-	if err := q.update(func(table *table) {
+	if err := q.update(func(d *draft) {
 		for range lines {
-			table.note(queue.AuditLine{Action: queue.AuditDrop, Text: "filler"})
+			if err := d.note(queue.AuditLine{Action: queue.AuditDrop, Text: "filler"}); err != nil {
+				t.Error(err)
+			}
 		}
 	}); err != nil {
 		t.Fatal(err)

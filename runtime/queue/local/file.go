@@ -16,36 +16,56 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// openFile opens the queue's file, or creates it. The caller holds the directory's lock.
-func openFile(path, flow string) (*bolt.DB, error) {
+// openFile opens the tree's file, or creates it, each with a new journal where there is none. The caller holds the directory's lock.
+func openFile(path, flow string, makeJournal func() (journalShape, error)) (*bolt.DB, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.Size() == 0: // create never leaves one behind
 		return nil, fmt.Errorf("%w: damaged file: it is empty", queue.ErrConflict)
 	case errors.Is(err, os.ErrNotExist):
-		if err := create(path, flow); err != nil {
+		if err := create(path, flow, makeJournal); err != nil {
 			return nil, fmt.Errorf("creating the file: %w", err)
 		}
 	case err != nil:
 		return nil, err
 	}
-	if err := inspect(path, flow); err != nil {
+	format, err := inspect(path, flow)
+	if err != nil {
 		return nil, err
 	}
-	return openBolt(path, bolt.Options{})
+	if format == Format {
+		return openBolt(path, bolt.Options{})
+	}
+	shape, err := makeJournal()
+	if err != nil {
+		return nil, fmt.Errorf("creating the journal: %w", err)
+	}
+	db, err := openBolt(path, bolt.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Update(func(tx *bolt.Tx) error { return upgrade(tx, shape) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("making the data those of format %d: %w", Format, err), db.Close())
+	}
+	return db, nil
 }
 
-// create writes an empty queue under another name first, so that a crash leaves either no file or a whole one.
-func create(path, flow string) error {
+// create writes an empty queue under another name first, so that a crash leaves either no file or a whole one. The journal is there
+// before.
+func create(path, flow string, makeJournal func() (journalShape, error)) error {
 	fresh := path + ".new"
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	shape, err := makeJournal()
+	if err != nil {
 		return err
 	}
 	db, err := openBolt(fresh, bolt.Options{})
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(db.Update(func(tx *bolt.Tx) error { return initialise(tx, flow) }), db.Close()); err != nil {
+	if err := errors.Join(db.Update(func(tx *bolt.Tx) error { return initialise(tx, flow, shape) }), db.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(fresh, path); err != nil {
@@ -54,13 +74,13 @@ func create(path, flow string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// inspect decides, without write access, whether the file may be opened.
-func inspect(path, flow string) error {
+// inspect decides, without write access, whether the file may be opened, and returns its format.
+func inspect(path, flow string) (format uint64, err error) {
 	db, err := openBolt(path, bolt.Options{ReadOnly: true})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return errors.Join(guarded(func() error {
+	return format, errors.Join(guarded(func() error {
 		return db.View(func(tx *bolt.Tx) error {
 			info, err := os.Stat(path)
 			if err != nil {
@@ -69,7 +89,7 @@ func inspect(path, flow string) error {
 			if info.Size() < tx.Size() {
 				return fmt.Errorf("%w: the file has %d bytes, but accounts for %d: it was cut off", queue.ErrConflict, info.Size(), tx.Size())
 			}
-			if err := identify(tx, flow); err != nil {
+			if format, err = identify(tx, flow); err != nil {
 				return err
 			}
 			return walk(tx)

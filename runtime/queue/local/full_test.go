@@ -48,9 +48,9 @@ func starvedChild() {
 		}
 		return err
 	}
-	limitFiles(40 << 20)
+	limitFiles(96 << 20) // the journal has its place below
 	failures := 0
-	for failures < 5 && cursor < 100 {
+	for failures < 5 && cursor < 200 {
 		if err := store(); err != nil {
 			failures++
 			if errors.Is(err, queue.ErrConflict) || errors.Is(err, queue.ErrFenced) {
@@ -74,7 +74,7 @@ func starvedChild() {
 	if err := store(); err != nil {
 		fatal(fmt.Errorf("storing into freed space: %w", err))
 	}
-	limitFiles(200 << 20)
+	limitFiles(256 << 20)
 	for range 20 {
 		if err := store(); err != nil {
 			fatal(fmt.Errorf("with space again: %w", err))

@@ -28,7 +28,7 @@ func historianChild() {
 	if err != nil {
 		fatal(err)
 	}
-	q, err := local.Open(ctx, local.Options{Dir: os.Getenv(dirVariable), FlowUID: "uid-1", LockWait: time.Minute})
+	q, err := local.Open(ctx, childOptions())
 	if err != nil {
 		fatal(err)
 	}
@@ -46,11 +46,11 @@ func historianChild() {
 func TestLinearizableOverKills(t *testing.T) {
 	seed := queuetest.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
-	for range 4 {
+	for round := range 4 {
 		dir, history := t.TempDir(), []queuetest.Event(nil)
 		kills := 3 + random.IntN(3)
 		for range kills {
-			more := historyUntilKilled(t, dir, random.Uint64(), 10+random.IntN(60), time.Duration(random.IntN(2000))*time.Microsecond)
+			more := historyUntilKilled(t, dir, round%2*3, random.Uint64(), 10+random.IntN(50), time.Duration(random.IntN(500))*time.Microsecond)
 			history = queuetest.Renumber(history, more)
 		}
 		if err := queuetest.CheckHistory(history); err != nil {
@@ -61,10 +61,11 @@ func TestLinearizableOverKills(t *testing.T) {
 }
 
 // historyUntilKilled runs a child and kills it some time after a number of events.
-func historyUntilKilled(t *testing.T, dir string, seed uint64, lines int, delay time.Duration) (events []queuetest.Event) {
+func historyUntilKilled(t *testing.T, dir string, rows int, seed uint64, lines int, delay time.Duration) (events []queuetest.Event) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0])
-	child.Env = append(os.Environ(), childVariable+"=historian", dirVariable+"="+dir, fmt.Sprintf("%s=%d", seedVariable, seed))
+	child.Env = append(os.Environ(), childVariable+"=historian", dirVariable+"="+dir, fmt.Sprintf("%s=%d", seedVariable, seed),
+		fmt.Sprintf("%s=%d", rowsVariable, rows))
 	output, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -3,31 +3,25 @@ package local
 import (
 	"bytes"
 	"fmt"
-	"io"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// secret reads the secret of the data; data that have none get one.
-func (t *table) secret(random io.Reader) (queue.Secret, error) {
+// secret reads the secret of the data, if they have one.
+func (t *table) secret() (secret queue.Secret, ok bool, err error) {
 	record := t.meta.Get(keySecret)
 	if record == nil {
-		s, err := queue.NewSecret(random)
-		if err != nil {
-			return queue.Secret{}, err
-		}
-		t.put(t.meta, keySecret, seal(keySecret, bytes.Clone(s[:])))
-		return s, nil
+		return queue.Secret{}, false, nil
 	}
 	fields, err := unseal(keySecret, record)
 	if err == nil && len(fields) != len(queue.Secret{}) {
 		err = errRecord
 	}
 	if err != nil {
-		return queue.Secret{}, fmt.Errorf("%w: secret: %w", queue.ErrConflict, err)
+		return queue.Secret{}, false, fmt.Errorf("%w: secret: %w", queue.ErrConflict, err)
 	}
-	return queue.Secret(fields), nil
+	return queue.Secret(fields), true, nil
 }
 
 // readWorkers are the recorded incarnations in the order of their keys.

@@ -1,13 +1,12 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/workpulling/workpulling/runtime/queue"
+	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
 )
 
 // loadChunk is how many rows are read at a time, between calls of the visitor.
@@ -26,20 +25,23 @@ func (q *Queue) Load(ctx context.Context, owner string, visit func(queue.Row) er
 	return q.own(ctx, owner)
 }
 
-// chunk is a run of rows in ascending sequence, and the state of the moment.
-type chunk struct {
-	rows  []queue.Row
-	state state
-}
-
+// visitAll visits the rows of the layers and of the tree, which is read a chunk at a time. The layers stay as they are meanwhile: nobody
+// adds to the active one, and the frozen one holds after it is in the tree as well.
 func (q *Queue) visitAll(ctx context.Context, visit func(queue.Row) error) error {
+	q.mu.RLock()
+	v := view{layers: q.layers()}
+	state, changed := q.active.state, v.changed()
+	q.mu.RUnlock()
 	last, seen := int64(0), int64(0)
 	for {
-		c, err := look(ctx, q, func(t *table) (chunk, error) { return t.rowsAfter(last, loadChunk) })
+		rows, err := look(ctx, q, func(now *view) ([]queue.Row, error) {
+			v := view{layers: v.layers, tree: now.tree}
+			return v.rowsAfter(changed, last, loadChunk)
+		})
 		if err != nil {
 			return err
 		}
-		for _, row := range c.rows {
+		for _, row := range rows {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -48,35 +50,41 @@ func (q *Queue) visitAll(ctx context.Context, visit func(queue.Row) error) error
 			}
 			last = row.StoreSeq
 		}
-		seen += int64(len(c.rows))
-		if len(c.rows) < loadChunk {
-			if seen != c.state.stored {
-				return fmt.Errorf("%w: %d rows, but the store accounts for %d", queue.ErrConflict, seen, c.state.stored)
+		seen += int64(len(rows))
+		if len(rows) < loadChunk {
+			if seen != state.stored {
+				return fmt.Errorf("%w: %d rows, but the store accounts for %d", queue.ErrConflict, seen, state.stored)
 			}
 			return nil
 		}
 	}
 }
 
-// rowsAfter reads and checks the next rows above a sequence. From the start it also meets keys that no sequence can have.
-func (t *table) rowsAfter(after int64, limit int) (chunk, error) {
-	c := chunk{state: t.state}
-	cursor := t.rows.Cursor()
-	key, record := cursor.First()
-	if after > 0 {
-		key, record = cursor.Seek(seqKey(after + 1))
-	}
-	for ; key != nil && len(c.rows) < limit; key, record = cursor.Next() {
-		e, err := t.decode(t.rows, key, record)
-		if err != nil {
-			return chunk{}, err
+// rowsAfter reads and checks the next rows above a sequence.
+func (v *view) rowsAfter(changed []row, after int64, limit int) ([]queue.Row, error) {
+	var found []queue.Row
+	err := v.scan(rows, changed, after, func(e ledger.Entry) (bool, error) {
+		found = append(found, e.Row())
+		return len(found) < limit, v.indexed(e)
+	})
+	return found, err
+}
+
+// indexed compares an entry with what is found under its id.
+func (v *view) indexed(e ledger.Entry) error {
+	for _, l := range v.layers {
+		if l.rows[e.StoreSeq] != nil {
+			return nil // its id came with it
 		}
-		if index := t.ids.Get([]byte(e.MessageID)); !bytes.Equal(index, key) {
-			return chunk{}, fmt.Errorf("%w: message %q is at sequence %d, but its index says %x", queue.ErrConflict, e.MessageID, e.StoreSeq, index)
-		}
-		c.rows = append(c.rows, e.Row())
 	}
-	return c, nil
+	t, err := v.tree()
+	if err != nil {
+		return err
+	}
+	if seq := keySeq(t.ids.Get([]byte(e.MessageID))); seq != e.StoreSeq {
+		return fmt.Errorf("%w: message %q is at sequence %d, but its index says %d", queue.ErrConflict, e.MessageID, e.StoreSeq, seq)
+	}
+	return nil
 }
 
 // own issues the next epoch. The commit runs apart from the caller, who leaves at the context's end; the lane is free
@@ -91,9 +99,9 @@ func (q *Queue) own(ctx context.Context, owner string) (queue.State, queue.Epoch
 	go func() {
 		var a answer
 		var refused error
-		a.err = q.update(func(t *table) {
-			if a.state, refused = t.own(owner, q.random); refused == nil {
-				a.epoch = t.state.epoch
+		a.err = q.update(func(d *draft) {
+			if a.state, refused = d.issue(owner, q.random); refused == nil {
+				a.epoch = d.state.epoch
 			}
 		})
 		q.lane.Release()
@@ -109,19 +117,4 @@ func (q *Queue) own(ctx context.Context, owner string) (queue.State, queue.Epoch
 	case <-ctx.Done():
 		return queue.State{}, 0, ctx.Err()
 	}
-}
-
-// own changes nothing if it returns an error.
-func (t *table) own(owner string, random io.Reader) (queue.State, error) {
-	workers, err := t.readWorkers()
-	if err != nil {
-		return queue.State{}, err
-	}
-	secret, err := t.secret(random)
-	if err != nil {
-		return queue.State{}, err
-	}
-	t.state.epoch++
-	t.state.owner, t.changed = owner, true
-	return queue.State{Cursor: t.state.cursor, DeadLetters: t.state.dead, Format: Format, Secret: secret, Workers: workers}, nil
 }

@@ -1,12 +1,14 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,13 +31,19 @@ const (
 	// Format is the version of the data that this build writes, and the newest that it reads. A build reads every older format;
 	// it refuses a newer one with queue.ErrUnsupportedFormat and leaves it as it is, so a downgrade across a format change needs
 	// an empty queue or a way back.
-	Format = 1
+	Format = 2
+	// oldestFormat had no journal. Opening makes the data those of this format.
+	oldestFormat = 1
 
 	// DefaultLockWait is how long Open waits for the directory where Options.LockWait is zero.
 	DefaultLockWait = 10 * time.Second
 
-	fileName = "queue.db"
-	lockName = "queue.lock"
+	// mostRows bounds a layer, and so the heap.
+	mostRows = 64 << 10
+
+	fileName    = "queue.db"
+	journalName = "queue.log"
+	lockName    = "queue.lock"
 )
 
 // Options of a local queue.
@@ -52,6 +60,9 @@ type Options struct {
 	Random io.Reader
 	// LockWait bounds the wait for a process that still holds the directory; zero means DefaultLockWait, below zero no wait.
 	LockWait time.Duration
+
+	half     int64 // bytes of half a new journal; zero means a share of the volume
+	mostRows int   // zero means mostRows
 }
 
 // Queue is the durable back-end on one volume. See queue.WorkQueue for its methods.
@@ -63,9 +74,17 @@ type Queue struct {
 	random io.Reader
 	window atomic.Int64
 
-	lane *lane.Lane[deed] // held during a Load
-	// committing is a semaphore of one; holds a token from before a commit is visible until it is synced.
-	committing chan struct{}
+	lane     *lane.Lane[deed] // held during a Load
+	journal  *journal         // of the lane's holder, as what follows
+	record   []byte           // is used again, as is
+	rows     []row
+	settling *settling // nil if nothing is frozen
+	mostRows int
+	perRow   int64 // bytes that a row touched in the last piece; the settling's
+
+	mu     sync.RWMutex // guards which layers there are and what they hold; only the holder of the lane adds to the active one
+	active *layer
+	frozen *layer // nil, or on its way to the tree
 
 	gate func() error // tests make commits hang or fail here; nil otherwise
 }
@@ -83,7 +102,7 @@ func Open(ctx context.Context, options Options) (*Queue, error) {
 	if options.Dir == "" || options.FlowUID == "" {
 		return nil, errors.New("local queue: Dir and FlowUID are required")
 	}
-	q := &Queue{clock: options.Clock, random: options.Random, committing: make(chan struct{}, 1)}
+	q := &Queue{clock: options.Clock, random: options.Random, mostRows: cmp.Or(options.mostRows, mostRows), perRow: firstRow}
 	q.lane = lane.New(errClosed, lane.Backend[deed]{Transact: q.commit, Apart: func(error) bool { return true }})
 	if q.clock == nil {
 		q.clock = time.Now //nolint:forbidigo // the default of the injected clock
@@ -105,41 +124,98 @@ func (q *Queue) open(ctx context.Context, options Options) (err error) {
 	if q.lock, err = lockDir(ctx, filepath.Join(options.Dir, lockName), options.LockWait); err != nil {
 		return err
 	}
-	path := filepath.Join(options.Dir, fileName)
-	if q.db, err = openFile(path, options.FlowUID); err != nil {
+	path, journal := filepath.Join(options.Dir, fileName), filepath.Join(options.Dir, journalName)
+	makeJournal := func() (journalShape, error) { return createJournal(journal, options.half, q.random) }
+	if q.db, err = openFile(path, options.FlowUID, makeJournal); err != nil {
 		return errors.Join(err, q.lock.release())
 	}
 	if q.space, err = openSpace(path, q.db.Info().PageSize); err != nil {
 		return errors.Join(err, q.db.Close(), q.lock.release())
 	}
-	if err := q.holdReserve(); err != nil {
+	if err := guarded(func() error { return q.recover(journal) }); err != nil {
 		return errors.Join(err, q.release())
 	}
 	return nil
 }
 
-func (q *Queue) holdReserve() error {
-	return guarded(func() error {
-		stats := q.db.Stats()
-		return q.db.View(func(tx *bolt.Tx) error {
-			t, err := openTable(tx)
-			if err == nil {
-				q.space.hold(t.reserve() - q.space.room(stats, tx))
-			}
-			return err
-		})
-	})
+// recover makes layers of what the journal holds and the tree does not.
+func (q *Queue) recover(path string) error {
+	var shape journalShape
+	var mark journalMark
+	if err := q.db.View(func(tx *bolt.Tx) error {
+		t, err := openTable(tx)
+		if err == nil {
+			q.active = newLayer(t.state)
+			shape, mark, err = t.journal()
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	var err error
+	if q.journal, err = openJournal(path, shape); err != nil {
+		return err
+	}
+	frozen, err := q.replay(mark)
+	if err != nil {
+		return err
+	}
+	if err := q.journal.secure(); err != nil {
+		return fmt.Errorf("securing the journal: %w", err)
+	}
+	if err := q.space.measure(q.db); err != nil {
+		return err
+	}
+	q.space.hold(reserve(q.active.state) - q.room())
+	if q.frozen != nil {
+		q.settle(frozen)
+	}
+	return nil
+}
+
+// replay reads the generation after a mark, and the next one, if it was begun: then the first is frozen, and its end returned.
+func (q *Queue) replay(mark journalMark) (journalMark, error) {
+	if _, err := q.journal.replay(mark, q.remember); err != nil {
+		return mark, err
+	}
+	first, next := q.active, *q.journal
+	end := next.turn()
+	q.active = newLayer(first.state)
+	groups, err := next.replay(end, q.remember)
+	if err != nil || groups == 0 {
+		q.active = first
+		return end, err
+	}
+	*q.journal, q.frozen = next, first
+	return end, nil
+}
+
+func (q *Queue) remember(fields []byte) error {
+	c, err := decodeChanges(fields)
+	if err != nil {
+		return fmt.Errorf("%w: damaged journal: %w", queue.ErrConflict, err)
+	}
+	q.active.add(c)
+	return nil
 }
 
 // SetDeduplicationWindow implements queue.Deduplicating.
 func (q *Queue) SetDeduplicationWindow(window time.Duration) { q.window.Store(int64(window)) }
 
-// Close implements queue.WorkQueue. It waits for a commit that is under way; what is still waiting ends with an error.
+// Close implements queue.WorkQueue. It waits for a commit that is under way; what is still waiting ends with an error. Then it brings the
+// tree up to date, so that the journal is empty for whoever opens the queue next; if it cannot, the journal still has it all.
 func (q *Queue) Close() error {
 	if !q.lane.Close() {
 		return nil
 	}
+	_ = q.drain()
 	return q.release()
 }
 
-func (q *Queue) release() error { return errors.Join(q.db.Close(), q.space.close(), q.lock.release()) }
+func (q *Queue) release() error {
+	var err error
+	if q.journal != nil {
+		err = q.journal.close()
+	}
+	return errors.Join(err, q.db.Close(), q.space.close(), q.lock.release())
+}

@@ -30,22 +30,38 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("go.etcd.io/bbolt.verifyKeyOrder"), goleak.IgnoreTopFunction("go.etcd.io/bbolt.verifyPageReachable"))
 }
 
+// backend keeps what it writes in the journal for as long as it can.
 var backend = queuetest.Backend{New: func(t testing.TB, options queuetest.Options) queuetest.Place {
+	return place(t, options, func(o local.Options) local.Options { return o })
+}}
+
+// hasty writes it to the tree all the time.
+var hasty = queuetest.Backend{New: func(t testing.TB, options queuetest.Options) queuetest.Place {
+	return place(t, options, func(o local.Options) local.Options { return local.Hasty(o, 2) })
+}}
+
+func place(t testing.TB, options queuetest.Options, adjust func(local.Options) local.Options) queuetest.Place {
 	base := t.TempDir()
 	return queuetest.Place{
 		Open: func(flow string) (queue.WorkQueue, error) {
-			return local.Open(t.Context(), local.Options{
+			return local.Open(t.Context(), adjust(local.Options{
 				Dir: filepath.Join(base, flow), FlowUID: flow, DeduplicationWindow: options.DeduplicationWindow, Clock: options.Clock,
-			})
+			}))
 		},
 		Damage: func(flow string, damage queuetest.Damage) bool { return spoil(t, filepath.Join(base, flow), damage) },
 		Hang:   func(q queue.WorkQueue) func() { return local.Hang(q.(*local.Queue)) },
 	}
-}}
+}
 
-func TestContract(t *testing.T) { queuetest.Run(t, backend) }
+func TestContract(t *testing.T) {
+	t.Run("in the journal", func(t *testing.T) { queuetest.Run(t, backend) })
+	t.Run("in the tree", func(t *testing.T) { queuetest.Run(t, hasty) })
+}
 
-func TestFlow(t *testing.T) { flowtest.Run(t, backend) }
+func TestFlow(t *testing.T) {
+	t.Run("in the journal", func(t *testing.T) { flowtest.Run(t, backend) })
+	t.Run("in the tree", func(t *testing.T) { flowtest.Run(t, hasty) })
+}
 
 // spoil damages the second of three rows.
 func spoil(t testing.TB, dir string, damage queuetest.Damage) bool {
@@ -281,11 +297,13 @@ func TestDamagedJob(t *testing.T) {
 	}
 }
 
-// Data of a build that knew neither secret nor workers get both with the next Load, and a build that does not know them
-// leaves them alone: it never touches a key or bucket that it has no name for.
-func TestDataWithoutSecret(t *testing.T) {
+// Data of the first build, which knew neither journal nor secret nor workers, get them all.
+func TestDataOfTheFirstBuild(t *testing.T) {
 	dir := filled(t)
-	edit(t, dir, local.ForgetIdentity)
+	edit(t, dir, local.MakeOld)
+	if err := os.Remove(filepath.Join(dir, local.JournalName)); err != nil {
+		t.Fatal(err)
+	}
 	q := open(t, dir)
 	rows, state, epoch := load(t, q)
 	if len(rows) != 3 || state.Secret == (queue.Secret{}) || len(state.Workers) != 0 {

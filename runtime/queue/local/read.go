@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
@@ -19,23 +17,13 @@ import (
 // ReadJobs implements queue.WorkQueue. It reads the asked jobs and nothing else.
 func (q *Queue) ReadJobs(ctx context.Context, seqs []int64) ([]protocol.Job, error) {
 	seqs = slices.Clone(seqs)
-	return look(ctx, q, func(t *table) ([]protocol.Job, error) {
-		jobs := make([]protocol.Job, len(seqs))
-		for i, seq := range seqs {
-			job, err := t.job(seq)
-			if err != nil {
-				return nil, err
-			}
-			jobs[i] = job
-		}
-		return jobs, nil
-	})
+	return look(ctx, q, func(v *view) ([]protocol.Job, error) { return v.jobs(seqs) })
 }
 
-// Lookup implements queue.WorkQueue. What it finds may be told to a submitter as stored, so it is synced by then.
+// Lookup implements queue.WorkQueue. What it finds may be told to a submitter as stored: all that can be found is synced.
 func (q *Queue) Lookup(ctx context.Context, messageID string) (queue.JobState, bool, error) {
-	found, err := look(ctx, q, func(t *table) (*ledger.Entry, error) {
-		e, ok, err := t.ByID(messageID)
+	found, err := look(ctx, q, func(v *view) (*ledger.Entry, error) {
+		e, ok, err := v.ByID(messageID)
 		if !ok {
 			return nil, err
 		}
@@ -44,21 +32,18 @@ func (q *Queue) Lookup(ctx context.Context, messageID string) (queue.JobState, b
 	if err != nil || found == nil {
 		return queue.JobState{}, false, err
 	}
-	if err := q.synced(ctx); err != nil {
-		return queue.JobState{}, false, err
-	}
 	return found.State(), true, nil
 }
 
 // ListDeadLetters implements queue.WorkQueue.
 func (q *Queue) ListDeadLetters(ctx context.Context, after int64, limit int) ([]queue.DeadLetter, error) {
-	return look(ctx, q, func(t *table) (letters []queue.DeadLetter, err error) {
-		err = t.scan(t.dead, after, func(e ledger.Entry) bool {
-			if len(letters) >= limit {
-				return false
-			}
+	if limit < 1 {
+		return nil, ctx.Err()
+	}
+	return look(ctx, q, func(v *view) (letters []queue.DeadLetter, err error) {
+		err = v.scan(dead, v.changed(), after, func(e ledger.Entry) (bool, error) {
 			letters = append(letters, e.DeadLetter())
-			return true
+			return len(letters) < limit, nil
 		})
 		return letters, err
 	})
@@ -66,16 +51,17 @@ func (q *Queue) ListDeadLetters(ctx context.Context, after int64, limit int) ([]
 
 // ListOrphans implements queue.OrphanKeeper.
 func (q *Queue) ListOrphans(ctx context.Context, before time.Time, after int64, limit int) ([]queue.Orphan, error) {
-	return look(ctx, q, func(t *table) ([]queue.Orphan, error) {
+	return look(ctx, q, func(v *view) ([]queue.Orphan, error) {
 		var orphans []queue.Orphan
-		for _, b := range []*bolt.Bucket{t.rows, t.dead, t.tombs} {
+		changed := v.changed()
+		for _, b := range [...]bucket{rows, dead, tombs} {
 			found := 0
-			if err := t.scan(b, after, func(e ledger.Entry) bool {
+			if err := v.scan(b, changed, after, func(e ledger.Entry) (bool, error) {
 				if found < limit && !e.Accepted && e.StoredAt.Before(before) {
 					orphans = append(orphans, e.Orphan())
 					found++
 				}
-				return found < limit && ctx.Err() == nil
+				return found < limit, ctx.Err()
 			}); err != nil {
 				return nil, err
 			}
@@ -85,40 +71,43 @@ func (q *Queue) ListOrphans(ctx context.Context, before time.Time, after int64, 
 	})
 }
 
-// scan visits the entries of a bucket above a sequence, ascending, until told to stop.
-func (t *table) scan(b *bolt.Bucket, after int64, visit func(ledger.Entry) bool) error {
-	if after == math.MaxInt64 {
-		return nil
-	}
-	cursor := b.Cursor()
-	for key, record := cursor.Seek(seqKey(max(after, 0) + 1)); key != nil; key, record = cursor.Next() {
-		e, err := t.decode(b, key, record)
-		if err != nil {
-			return err
-		}
-		if !visit(e) {
-			return nil
-		}
-	}
-	return nil
-}
-
 // ListAudit implements queue.Auditor.
 func (q *Queue) ListAudit(ctx context.Context, after uint64, limit int) ([]queue.AuditLine, error) {
-	return look(ctx, q, func(t *table) ([]queue.AuditLine, error) {
-		var lines []queue.AuditLine
-		if after == math.MaxUint64 {
-			return nil, nil
+	return look(ctx, q, func(v *view) ([]queue.AuditLine, error) {
+		var newest []queue.AuditLine
+		for _, l := range slices.Backward(v.layers) {
+			newest = append(newest, l.audit...)
 		}
-		cursor := t.audit.Cursor()
-		key, record := cursor.Seek(binary.BigEndian.AppendUint64(nil, after+1))
-		for ; key != nil && len(lines) < limit; key, record = cursor.Next() {
-			line, err := decodeAudit(key, record)
-			if err != nil {
-				return nil, fmt.Errorf("%w: audit line %x: %w", queue.ErrConflict, key, err)
+		if n := len(newest); n > 0 { // the tree may still hold lines that they have pushed out
+			after = max(after, newest[n-1].Number-min(newest[n-1].Number, queue.MaxAuditLines))
+		}
+		t, err := v.tree()
+		if err != nil {
+			return nil, err
+		}
+		lines, err := t.auditAfter(after, limit)
+		for _, line := range newest {
+			if len(lines) < limit && line.Number > after && (len(lines) == 0 || line.Number > lines[len(lines)-1].Number) {
+				lines = append(lines, line)
 			}
-			lines = append(lines, line)
 		}
-		return lines, nil
+		return lines, err
 	})
+}
+
+func (t *table) auditAfter(after uint64, limit int) ([]queue.AuditLine, error) {
+	var lines []queue.AuditLine
+	if after == math.MaxUint64 {
+		return nil, nil
+	}
+	cursor := t.audit.Cursor()
+	key, record := cursor.Seek(binary.BigEndian.AppendUint64(nil, after+1))
+	for ; key != nil && len(lines) < limit; key, record = cursor.Next() {
+		line, err := decodeAudit(key, record)
+		if err != nil {
+			return nil, fmt.Errorf("%w: audit line %x: %w", queue.ErrConflict, key, err)
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
 }

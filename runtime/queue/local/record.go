@@ -15,7 +15,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
 )
 
-// Records of format 1. Each is a sequence of fields followed by a CRC-32C that covers the record's key and its fields, so a
+// Records of the tree. Each is a sequence of fields followed by a CRC-32C that covers the record's key and its fields, so a
 // record that is damaged or under a wrong key does not decode. Numbers are big endian or, where small, uvarints; texts and byte
 // strings have a uvarint length in front.
 
@@ -23,6 +23,12 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 	errRecord  = errors.New("malformed record")
 )
+
+// reader takes fields off the front; after the first that is not there it only returns zeros.
+type reader struct {
+	rest   []byte
+	failed bool
+}
 
 const noTime = math.MinInt64 // the zero time.Time
 
@@ -49,10 +55,23 @@ func checksum(key, fields []byte) uint32 {
 
 func seqKey(seq int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(seq)) }
 
+// keySeq is the reverse; 0, which is no sequence, for what is no such key.
+func keySeq(key []byte) int64 {
+	if len(key) != 8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(key))
+}
+
 const flagAccepted = 1
 
 func encodeEntry(e ledger.Entry) []byte {
 	b := make([]byte, 0, 96+len(e.MessageID)+len(e.Reason))
+	return seal(seqKey(e.StoreSeq), appendEntry(b, e))
+}
+
+// appendEntry encodes all of an entry but its sequence.
+func appendEntry(b []byte, e ledger.Entry) []byte {
 	flags := byte(0)
 	if e.Accepted {
 		flags |= flagAccepted
@@ -65,8 +84,7 @@ func encodeEntry(e ledger.Entry) []byte {
 	b = binary.AppendUvarint(b, uint64(e.PayloadBytes))
 	b = append(b, e.Digest[:]...)
 	b = appendText(b, e.MessageID)
-	b = appendText(b, e.Reason)
-	return seal(seqKey(e.StoreSeq), b)
+	return appendText(b, e.Reason)
 }
 
 func decodeEntry(key, record []byte) (ledger.Entry, error) {
@@ -75,18 +93,10 @@ func decodeEntry(key, record []byte) (ledger.Entry, error) {
 		return ledger.Entry{}, err
 	}
 	r := reader{rest: fields}
-	e := ledger.Entry{Status: ledger.Status(r.byte())}
-	flags := r.byte()
-	e.Accepted = flags&flagAccepted != 0
-	e.StoredAt, e.Since = r.time(), r.time()
-	e.Attempts, e.Uncounted, e.PayloadBytes = r.count(), r.count(), r.count()
-	copy(e.Digest[:], r.bytes(len(e.Digest)))
-	e.MessageID, e.Reason = r.text(), r.text()
-	if len(key) == 8 {
-		e.StoreSeq = int64(binary.BigEndian.Uint64(key))
-	}
+	e := r.entry()
+	e.StoreSeq = keySeq(key)
 	switch {
-	case r.failed || len(r.rest) > 0 || flags&^flagAccepted != 0:
+	case r.failed || len(r.rest) > 0:
 		return ledger.Entry{}, fmt.Errorf("%w: fields", errRecord)
 	case e.StoreSeq < 1 || e.MessageID == "" || e.Status < ledger.Stored || e.Status > ledger.Dropped:
 		return ledger.Entry{}, fmt.Errorf("%w: sequence %d, status %d", errRecord, e.StoreSeq, e.Status)
@@ -94,6 +104,19 @@ func decodeEntry(key, record []byte) (ledger.Entry, error) {
 		return ledger.Entry{}, fmt.Errorf("%w: %s with %d bytes of payload", errRecord, e.Status, e.PayloadBytes)
 	}
 	return e, nil
+}
+
+// entry reads what appendEntry wrote.
+func (r *reader) entry() ledger.Entry {
+	e := ledger.Entry{Status: ledger.Status(r.byte())}
+	flags := r.byte()
+	e.Accepted = flags&flagAccepted != 0
+	e.StoredAt, e.Since = r.time(), r.time()
+	e.Attempts, e.Uncounted, e.PayloadBytes = r.count(), r.count(), r.count()
+	copy(e.Digest[:], r.bytes(len(e.Digest)))
+	e.MessageID, e.Reason = r.text(), r.text()
+	r.failed = r.failed || flags&^flagAccepted != 0
+	return e
 }
 
 // partBytes is the most of one job that goes under one key. The engine keeps at least two records in a run of pages and
@@ -192,12 +215,23 @@ type state struct {
 	owner  string
 }
 
-func encodeState(key []byte, s state) []byte {
-	b := binary.BigEndian.AppendUint64(nil, uint64(s.epoch))
-	for _, n := range []int64{s.cursor, s.stored, s.dead} {
+// valid tells whether the counters can be those of any queue.
+func (s state) valid() bool {
+	return s.cursor >= 0 && s.stored >= 0 && s.dead >= 0 && s.stored+s.dead <= s.cursor
+}
+
+func encodeState(key []byte, s state) []byte { return seal(key, appendState(nil, s)) }
+
+func appendState(b []byte, s state) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(s.epoch))
+	for _, n := range [...]int64{s.cursor, s.stored, s.dead} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
-	return seal(key, appendText(b, s.owner))
+	return appendText(b, s.owner)
+}
+
+func (r *reader) state() state {
+	return state{epoch: queue.Epoch(r.int64()), cursor: r.int64(), stored: r.int64(), dead: r.int64(), owner: r.text()}
 }
 
 func decodeState(key, record []byte) (state, error) {
@@ -206,20 +240,29 @@ func decodeState(key, record []byte) (state, error) {
 		return state{}, err
 	}
 	r := reader{rest: fields}
-	s := state{epoch: queue.Epoch(r.int64()), cursor: r.int64(), stored: r.int64(), dead: r.int64(), owner: r.text()}
-	if r.failed || len(r.rest) > 0 || s.cursor < 0 || s.stored < 0 || s.dead < 0 || s.stored+s.dead > s.cursor {
+	s := r.state()
+	if r.failed || len(r.rest) > 0 || !s.valid() {
 		return state{}, fmt.Errorf("%w: fields", errRecord)
 	}
 	return s, nil
 }
 
-func encodeAudit(key []byte, line queue.AuditLine) []byte {
-	b := appendTime(nil, line.At)
+func encodeAudit(key []byte, line queue.AuditLine) []byte { return seal(key, appendAudit(nil, line)) }
+
+// appendAudit encodes all of a line but its number.
+func appendAudit(b []byte, line queue.AuditLine) []byte {
+	b = appendTime(b, line.At)
 	b = binary.BigEndian.AppendUint64(b, uint64(line.StoreSeq))
-	for _, text := range []string{line.Action, line.MessageID, line.Text} {
+	for _, text := range [...]string{line.Action, line.MessageID, line.Text} {
 		b = appendText(b, text)
 	}
-	return seal(key, b)
+	return b
+}
+
+func (r *reader) audit() queue.AuditLine {
+	line := queue.AuditLine{At: r.time(), JobRef: queue.JobRef{StoreSeq: r.int64()}}
+	line.Action, line.MessageID, line.Text = r.text(), r.text(), r.text()
+	return line
 }
 
 func decodeAudit(key, record []byte) (queue.AuditLine, error) {
@@ -228,8 +271,7 @@ func decodeAudit(key, record []byte) (queue.AuditLine, error) {
 		return queue.AuditLine{}, err
 	}
 	r := reader{rest: fields}
-	line := queue.AuditLine{At: r.time(), JobRef: queue.JobRef{StoreSeq: r.int64()}}
-	line.Action, line.MessageID, line.Text = r.text(), r.text(), r.text()
+	line := r.audit()
 	if r.failed || len(r.rest) > 0 || len(key) != 8 {
 		return queue.AuditLine{}, fmt.Errorf("%w: fields", errRecord)
 	}
@@ -247,12 +289,6 @@ func appendTime(b []byte, t time.Time) []byte {
 		nanos = t.UnixNano()
 	}
 	return binary.BigEndian.AppendUint64(b, uint64(nanos))
-}
-
-// reader takes fields off the front; after the first that is not there it only returns zeros.
-type reader struct {
-	rest   []byte
-	failed bool
 }
 
 func (r *reader) bytes(n int) []byte {
@@ -297,3 +333,26 @@ func (r *reader) count() int {
 }
 
 func (r *reader) text() string { return string(r.bytes(r.count())) }
+
+// encodeJournal says where the tree stands in the journal.
+func encodeJournal(key []byte, shape journalShape, mark journalMark) []byte {
+	b := binary.BigEndian.AppendUint64(nil, uint64(shape.half))
+	b = append(b, shape.salt[:]...)
+	b = binary.BigEndian.AppendUint64(b, mark.generation)
+	return seal(key, binary.BigEndian.AppendUint64(b, mark.number))
+}
+
+func decodeJournal(key, record []byte) (shape journalShape, mark journalMark, err error) {
+	fields, err := unseal(key, record)
+	if err != nil {
+		return shape, mark, err
+	}
+	r := reader{rest: fields}
+	shape.half = r.int64()
+	copy(shape.salt[:], r.bytes(len(shape.salt)))
+	mark = journalMark{generation: uint64(r.int64()), number: uint64(r.int64())}
+	if r.failed || len(r.rest) > 0 || shape.half < smallestHalf || shape.half > largestHalf || shape.half%journalBlock != 0 {
+		return shape, mark, fmt.Errorf("%w: fields", errRecord)
+	}
+	return shape, mark, nil
+}

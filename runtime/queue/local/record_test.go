@@ -154,3 +154,10 @@ func TestAgingKeysSortByTime(t *testing.T) {
 		last = key
 	}
 }
+
+func workersOf(pods ...string) (workers []protocol.Incarnation) {
+	for _, pod := range pods {
+		workers = append(workers, protocol.Incarnation{PodUID: pod, BootNonce: "boot"})
+	}
+	return workers
+}

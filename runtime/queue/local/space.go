@@ -2,14 +2,11 @@ package local
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"strings"
+	"sync"
 	"syscall"
 
 	bolt "go.etcd.io/bbolt"
-
-	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
 )
 
 // errFull is retriable, as is everything that is none of the queue's own errors.
@@ -27,17 +24,25 @@ const (
 	// shortText is what remains of them then, in bytes.
 	shortText = 64
 
+	// costPerJob is what the tree grows by for a job, beside its bytes.
+	costPerJob = 1 << 10
+
 	// growBytes is the most that the file takes from the volume ahead of its need.
 	growBytes = 16 << 20
 )
 
-// space is the part of the volume that belongs to the file: pages in use, free pages, and a tail that no page has used yet. The
+// space is the part of the volume that belongs to the tree's file: pages in use, free pages, and a tail that no page has used yet. The
 // engine lets a file grow by holes, which a full volume cannot fill; so stores take real space for the tail and leave a reserve
-// of it, and what must pass on a full volume lives on that. It is used in turns: during a transaction that writes, and at opening.
+// of it, and what must pass on a full volume lives on that.
 type space struct {
-	file *os.File
-	page int64
-	end  int64 // up to here at least the file needs nothing from the volume
+	file    *os.File
+	page    int64
+	growing sync.Mutex // one takes space at a time, and nobody else waits for that
+
+	mu   sync.Mutex // guards what follows
+	end  int64      // up to here at least the file needs nothing from the volume
+	size int64      // up to here pages were used when it was measured
+	free int64      // bytes of the free pages among them
 }
 
 // outOfSpace recognises a volume, quota or limit that is used up.
@@ -55,21 +60,38 @@ func openSpace(path string, page int) (*space, error) {
 
 func (s *space) close() error { return s.file.Close() }
 
-// room is how many bytes a transaction may write without new space from the volume. The statistics are those from before it
-// began: pages that the last commit left are free unless somebody still reads.
-func (s *space) room(stats bolt.Stats, tx *bolt.Tx) int64 {
-	s.end = max(s.end, tx.Size()) // pages below that were written once
-	free := stats.FreePageN
-	if stats.OpenTxN == 0 {
-		free += stats.PendingPageN
-	}
-	return int64(free)*s.page + s.end - tx.Size()
+// measure looks at the tree between two transactions that write: pages that the last one left are free for the next.
+func (s *space) measure(db *bolt.DB) error {
+	stats := db.Stats()
+	return db.View(func(tx *bolt.Tx) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.size, s.free = tx.Size(), int64(stats.FreePageN+stats.PendingPageN)*s.page
+		s.end = max(s.end, s.size) // pages below that were written once
+		return nil
+	})
+}
+
+// room is how many bytes a transaction may write without new space from the volume.
+func (s *space) room() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free + s.end - s.size
+}
+
+// used is how many bytes of the file hold something.
+func (s *space) used() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.size - s.free
 }
 
 // grow takes at least so many bytes from the volume, some more if there is plenty, and returns how many.
 func (s *space) grow(bytes int64) (int64, error) {
+	s.growing.Lock()
+	defer s.growing.Unlock()
 	bytes = (bytes + s.page - 1) / s.page * s.page
-	ahead := min(max(s.end/8, 1<<20), growBytes) / s.page * s.page
+	ahead := min(max(s.used()/8, 1<<20), growBytes) / s.page * s.page
 	if err := s.extend(bytes + ahead); err == nil {
 		return bytes + ahead, nil
 	}
@@ -79,63 +101,32 @@ func (s *space) grow(bytes int64) (int64, error) {
 // hold takes the reserve at opening. On a volume that is full already it takes what is left, in halves: the queue must open there
 // all the same.
 func (s *space) hold(missing int64) {
+	s.growing.Lock()
+	defer s.growing.Unlock()
 	for ; missing >= s.page; missing /= 2 {
 		_ = s.extend(missing)
 	}
 }
 
 func (s *space) extend(bytes int64) error {
-	err := allocate(s.file, s.end, bytes)
-	if err == nil {
-		err = s.file.Sync()
+	s.mu.Lock()
+	end := s.end
+	s.mu.Unlock()
+	if err := allocate(s.file, end, bytes); err != nil {
+		return err
 	}
-	if err == nil {
-		s.end += bytes
+	if err := s.file.Sync(); err != nil {
+		return err
 	}
-	return err
-}
-
-// take sets apart what the new jobs of a plan need, so that the reserve stays; an error means that they must wait, and changes
-// nothing. Without new jobs it asks for nothing.
-func (t *table) take(changes []ledger.Change, jobs [][]byte) error {
-	bytes, count := 0, 0
-	for _, change := range changes {
-		if change.Job >= 0 {
-			bytes += len(jobs[change.Job])
-			count++
-		}
-	}
-	if count == 0 {
-		return nil
-	}
-	cost := t.space.cost(bytes, count)
-	if missing := cost + t.reserve() + int64(count)*reservePerJob - t.room; missing > 0 {
-		taken, err := t.space.grow(missing)
-		if err != nil {
-			return fmt.Errorf("%w: %w", errFull, err)
-		}
-		t.room += taken
-	}
-	t.room -= cost
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = max(s.end, end+bytes)
 	return nil
 }
 
-// afford cuts a text for people short where only the last of the reserve is left for what must pass.
-func (t *table) afford(text string) string {
-	if len(text) <= shortText {
-		return text
-	}
-	if t.room -= 2 * int64(len(text)); t.room < t.reserve()-reserveText {
-		return strings.ToValidUTF8(text[:shortText], "")
-	}
-	return text
-}
-
 // reserve is how many bytes must stay behind a store.
-func (t *table) reserve() int64 { return reserveBytes + (t.state.stored+t.state.dead)*reservePerJob }
+func reserve(s state) int64 { return reserveBytes + (s.stored+s.dead)*reservePerJob }
 
-// cost bounds, with some margin, what a transaction writes for new jobs of so many bytes: two records of a job to a page, and
-// for each job a page of the index of ids, whose keys are random.
-func (s *space) cost(bytes, jobs int) int64 {
-	return int64(bytes)*7/6 + int64(jobs+32)*s.page
-}
+// costOf bounds what the tree grows by for new jobs of so many bytes: two records of a job to a page, and its entry, its id and their
+// keys, on pages that may be half full.
+func costOf(bytes, jobs int) int64 { return int64(bytes)*7/6 + int64(jobs)*costPerJob }

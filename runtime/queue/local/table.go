@@ -5,7 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
+	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -14,10 +15,10 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
 )
 
-// The buckets of format 1. Entries live in one of three by status, so that a Load reads no tombstones and a report of dead
+// The buckets of the tree. Entries live in one of three by status, so that a Load reads no tombstones and a report of dead
 // letters no rows. All keys but those of ids sort by sequence or time, so that writes go to the end.
 var (
-	bucketMeta  = []byte("meta")  // format, flow, state
+	bucketMeta  = []byte("meta")  // format, flow, state, journal, secret
 	bucketIDs   = []byte("ids")   // message id → sequence
 	bucketRows  = []byte("rows")  // sequence → entry, stored
 	bucketDead  = []byte("dead")  // sequence → entry, dead-lettered
@@ -32,66 +33,95 @@ var (
 	// it leave it alone. The same goes for keySecret.
 	bucketWorkers = []byte("workers")
 
-	keyFormat = []byte("format")
-	keyFlow   = []byte("flow")
-	keyState  = []byte("state")
-	keySecret = []byte("secret")
+	keyFormat  = []byte("format")
+	keyFlow    = []byte("flow")
+	keyState   = []byte("state")
+	keyJournal = []byte("journal")
+	keySecret  = []byte("secret")
 )
+
+// bucket is one of those that hold entries.
+type bucket int
+
+const (
+	rows bucket = iota
+	tombs
+	dead
+)
+
+func bucketOf(status ledger.Status) bucket {
+	switch status {
+	case ledger.Stored:
+		return rows
+	case ledger.DeadLettered:
+		return dead
+	default:
+		return tombs
+	}
+}
 
 // appendFill is how full pages get in buckets whose keys rise; the engine's default of one half suits random keys.
 const appendFill = 0.9
 
 // initialise makes the buckets of an empty queue.
-func initialise(tx *bolt.Tx, flow string) error {
-	for _, name := range buckets {
+func initialise(tx *bolt.Tx, flow string, shape journalShape) error {
+	for _, name := range append([][]byte{bucketWorkers}, buckets...) {
 		if _, err := tx.CreateBucket(name); err != nil {
 			return err
 		}
 	}
 	meta := tx.Bucket(bucketMeta)
-	for _, pair := range [][2][]byte{
-		{keyFormat, binary.BigEndian.AppendUint64(nil, Format)}, {keyFlow, []byte(flow)}, {keyState, encodeState(keyState, state{})},
-	} {
-		if err := meta.Put(pair[0], pair[1]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(
+		meta.Put(keyFormat, binary.BigEndian.AppendUint64(nil, Format)),
+		meta.Put(keyFlow, []byte(flow)),
+		meta.Put(keyState, encodeState(keyState, state{})),
+		meta.Put(keyJournal, encodeJournal(keyJournal, shape, journalMark{})))
 }
 
-// identify refuses a file that this build or this flow may not touch.
-func identify(tx *bolt.Tx, flow string) error {
+// upgrade makes a tree of format 1, which had no journal, one of this format.
+func upgrade(tx *bolt.Tx, shape journalShape) error {
+	if _, err := tx.CreateBucketIfNotExists(bucketWorkers); err != nil {
+		return err
+	}
+	meta := tx.Bucket(bucketMeta)
+	return errors.Join(
+		meta.Put(keyFormat, binary.BigEndian.AppendUint64(nil, Format)),
+		meta.Put(keyJournal, encodeJournal(keyJournal, shape, journalMark{})))
+}
+
+// identify refuses a file that this build or this flow may not touch, and returns its format.
+func identify(tx *bolt.Tx, flow string) (uint64, error) {
 	meta := tx.Bucket(bucketMeta)
 	if meta == nil || len(meta.Get(keyFormat)) != 8 {
-		return fmt.Errorf("%w: the file is no queue", queue.ErrConflict)
+		return 0, fmt.Errorf("%w: the file is no queue", queue.ErrConflict)
 	}
-	if format := binary.BigEndian.Uint64(meta.Get(keyFormat)); format != Format {
-		return fmt.Errorf("%w: the data have format %d, this build reads up to %d; use the newer build again or drain the queue with it",
-			queue.ErrUnsupportedFormat, format, Format)
+	format := binary.BigEndian.Uint64(meta.Get(keyFormat))
+	if format < oldestFormat || format > Format {
+		return 0, fmt.Errorf("%w: the data have format %d, this build reads %d to %d; use the newer build again or drain the queue with it",
+			queue.ErrUnsupportedFormat, format, oldestFormat, Format)
 	}
 	if owner := meta.Get(keyFlow); string(owner) != flow {
-		return fmt.Errorf("%w: it holds the jobs of %q, not of %q", ErrOtherFlow, owner, flow)
+		return 0, fmt.Errorf("%w: it holds the jobs of %q, not of %q", ErrOtherFlow, owner, flow)
 	}
-	_, err := openTable(tx)
-	return err
+	t, err := openTable(tx)
+	if err == nil && format == Format {
+		_, _, err = t.journal()
+	}
+	return format, err
 }
 
-// table is the file within one transaction.
+// table is the tree within one transaction.
 type table struct {
 	meta, ids, rows, dead, tombs, jobs, aging, audit *bolt.Bucket
 	workers                                          *bolt.Bucket // nil to a reader of a file that has none yet
 
-	space *space // nil to a reader
-	room  int64  // bytes that the transaction may still write into space that the file has
-
 	state   state
-	changed bool
 	failure error // the first write that the engine refused; the whole transaction is void then
 }
 
 func openTable(tx *bolt.Tx) (*table, error) {
 	t := &table{}
-	for i, b := range []**bolt.Bucket{&t.meta, &t.ids, &t.rows, &t.dead, &t.tombs, &t.jobs, &t.aging, &t.audit} {
+	for i, b := range [...]**bolt.Bucket{&t.meta, &t.ids, &t.rows, &t.dead, &t.tombs, &t.jobs, &t.aging, &t.audit} {
 		if *b = tx.Bucket(buckets[i]); *b == nil {
 			return nil, fmt.Errorf("%w: bucket %s is missing", queue.ErrConflict, buckets[i])
 		}
@@ -99,24 +129,21 @@ func openTable(tx *bolt.Tx) (*table, error) {
 			(*b).FillPercent = appendFill
 		}
 	}
+	t.workers = tx.Bucket(bucketWorkers)
 	var err error
-	if t.workers = tx.Bucket(bucketWorkers); t.workers == nil && tx.Writable() {
-		if t.workers, err = tx.CreateBucket(bucketWorkers); err != nil {
-			return nil, fmt.Errorf("adding a bucket: %w", err)
-		}
-	}
 	if t.state, err = decodeState(keyState, t.meta.Get(keyState)); err != nil {
 		return nil, fmt.Errorf("%w: state: %w", queue.ErrConflict, err)
 	}
 	return t, nil
 }
 
-// finish writes the state of a transaction that changed something.
-func (t *table) finish() error {
-	if t.changed {
-		t.put(t.meta, keyState, encodeState(keyState, t.state))
+// journal is which journal belongs to the tree, and up to where the tree holds its changes.
+func (t *table) journal() (journalShape, journalMark, error) {
+	shape, mark, err := decodeJournal(keyJournal, t.meta.Get(keyJournal))
+	if err != nil {
+		err = fmt.Errorf("%w: journal: %w", queue.ErrConflict, err)
 	}
-	return t.failure
+	return shape, mark, err
 }
 
 // ByID implements ledger.View.
@@ -132,12 +159,9 @@ func (t *table) ByID(id string) (ledger.Entry, bool, error) {
 	return e, ok, err
 }
 
-// BySequence implements ledger.View.
-func (t *table) BySequence(seq int64) (ledger.Entry, bool, error) { return t.entry(seqKey(seq)) }
-
 func (t *table) entry(key []byte) (ledger.Entry, bool, error) {
-	for _, b := range []*bolt.Bucket{t.rows, t.tombs, t.dead} {
-		if record := b.Get(key); record != nil {
+	for _, b := range [...]bucket{rows, tombs, dead} {
+		if record := t.bucket(b).Get(key); record != nil {
 			e, err := t.decode(b, key, record)
 			return e, err == nil, err
 		}
@@ -146,52 +170,25 @@ func (t *table) entry(key []byte) (ledger.Entry, bool, error) {
 }
 
 // decode reads an entry and checks that it may be in that bucket of this table.
-func (t *table) decode(b *bolt.Bucket, key, record []byte) (ledger.Entry, error) {
+func (t *table) decode(b bucket, key, record []byte) (ledger.Entry, error) {
 	e, err := decodeEntry(key, record)
 	if err != nil {
 		return e, fmt.Errorf("%w: entry under %x: %w", queue.ErrConflict, key, err)
 	}
-	if t.bucketOf(e.Status) != b || e.StoreSeq > t.state.cursor {
+	if bucketOf(e.Status) != b || e.StoreSeq > t.state.cursor {
 		return e, fmt.Errorf("%w: sequence %d, %s, is out of place; the cursor is %d", queue.ErrConflict, e.StoreSeq, e.Status, t.state.cursor)
 	}
 	return e, nil
 }
 
-func (t *table) bucketOf(status ledger.Status) *bolt.Bucket {
-	switch status {
-	case ledger.Stored:
+func (t *table) bucket(b bucket) *bolt.Bucket {
+	switch b {
+	case rows:
 		return t.rows
-	case ledger.DeadLettered:
+	case dead:
 		return t.dead
 	default:
 		return t.tombs
-	}
-}
-
-// apply writes one planned change; job is the encoded bytes of a new entry.
-func (t *table) apply(c ledger.Change, job []byte) {
-	before, after, key := c.Before, c.After, seqKey(c.After.StoreSeq)
-	after.Reason = t.afford(after.Reason)
-	if c.New() {
-		t.put(t.ids, []byte(after.MessageID), key)
-	} else {
-		t.count(before.Status, -1)
-		if from := t.bucketOf(before.Status); from != t.bucketOf(after.Status) {
-			t.delete(from, key)
-		}
-	}
-	t.count(after.Status, +1)
-	t.put(t.bucketOf(after.Status), key, encodeEntry(after))
-	switch {
-	case c.New() && !after.Settled():
-		for part, record := range encodeParts(after.StoreSeq, job) {
-			t.put(t.jobs, partKey(after.StoreSeq, part), record)
-		}
-	case !c.New() && after.Settled() && !before.Settled():
-		t.deleteJob(after.StoreSeq)
-	}
-	if after.Aging() && !before.Aging() {
-		t.put(t.aging, agingKey(after), nil)
 	}
 }
 
@@ -214,42 +211,96 @@ func (t *table) job(seq int64) (protocol.Job, error) {
 	return job, nil
 }
 
-func (t *table) deleteJob(seq int64) {
-	prefix := seqKey(seq)
-	var keys [][]byte
-	cursor := t.jobs.Cursor()
-	for key, _ := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, _ = cursor.Next() {
-		keys = append(keys, bytes.Clone(key))
+// write brings the tree to what the rows say, whatever it knew of them before. The ids go in their order: so each page of their index is
+// met once, and its keys are added one behind the other.
+func (t *table) write(changed []*row, cursor int64) error {
+	t.state.cursor = max(t.state.cursor, cursor) // the counters follow with the rest of the layer
+	t.put(t.meta, keyState, encodeState(keyState, t.state))
+	var added []*row
+	for _, r := range changed {
+		known, err := t.writeEntry(r)
+		if err != nil {
+			return err
+		}
+		if !known && !r.gone {
+			added = append(added, r)
+		}
 	}
-	for _, key := range keys {
+	slices.SortFunc(added, func(a, b *row) int { return strings.Compare(a.MessageID, b.MessageID) })
+	for _, r := range added {
+		t.put(t.ids, []byte(r.MessageID), seqKey(r.StoreSeq))
+	}
+	return t.failure
+}
+
+// writeEntry writes one row but for its id, unless that is forgotten. It returns whether the tree knew the entry.
+func (t *table) writeEntry(r *row) (known bool, err error) {
+	key := seqKey(r.StoreSeq)
+	var before ledger.Entry
+	if !r.fresh {
+		if before, known, err = t.entry(key); err != nil {
+			return known, err
+		}
+	}
+	if known && (r.gone || bucketOf(before.Status) != bucketOf(r.Status)) {
+		t.delete(t.bucket(bucketOf(before.Status)), key)
+	}
+	if !r.gone {
+		t.put(t.bucket(bucketOf(r.Status)), key, encodeEntry(r.Entry))
+	}
+	switch over := r.over(); {
+	case !known && !over:
+		for part, record := range encodeParts(r.StoreSeq, r.job) {
+			t.put(t.jobs, partKey(r.StoreSeq, part), record)
+		}
+	case known && over && !before.Settled():
+		t.deleteJob(r.StoreSeq)
+	}
+	aged, ages := known && before.Aging(), r.Aging() && !r.gone
+	if aged && !ages {
+		t.delete(t.aging, agingKey(before))
+	} else if ages && !aged {
+		t.put(t.aging, agingKey(r.Entry), nil)
+	}
+	if known && r.gone && bytes.Equal(t.ids.Get([]byte(r.MessageID)), key) { // else the id was stored anew
+		t.delete(t.ids, []byte(r.MessageID))
+	}
+	return known, nil
+}
+
+func (t *table) deleteJob(seq int64) {
+	for part := 0; ; part++ {
+		key := partKey(seq, part)
+		if t.jobs.Get(key) == nil {
+			return
+		}
 		t.delete(t.jobs, key)
 	}
 }
 
-// forget removes the oldest tombstones whose window is over and returns how many.
-func (t *table) forget(now time.Time, window time.Duration, limit int) (int, error) {
-	removed := 0
-	for removed < limit {
-		key, _ := t.aging.Cursor().First()
-		if key == nil {
-			break
+// writeRest writes what else a layer holds.
+func (t *table) writeRest(l *layer) error {
+	for _, line := range l.audit {
+		key := binary.BigEndian.AppendUint64(nil, line.Number)
+		t.put(t.audit, key, encodeAudit(key, line))
+		if line.Number > queue.MaxAuditLines {
+			t.delete(t.audit, binary.BigEndian.AppendUint64(nil, line.Number-queue.MaxAuditLines))
 		}
-		e, ok, err := t.entry(key[8:])
-		if err != nil {
-			return removed, err
-		}
-		if !ok || !e.Aging() || !bytes.Equal(agingKey(e), key) {
-			return removed, fmt.Errorf("%w: the window under %x belongs to no tombstone", queue.ErrConflict, key)
-		}
-		if !e.Expired(now, window) {
-			break
-		}
-		t.delete(t.aging, agingKey(e))
-		t.delete(t.tombs, seqKey(e.StoreSeq))
-		t.delete(t.ids, []byte(e.MessageID))
-		removed++
 	}
-	return removed, nil
+	if l.secret != nil {
+		t.put(t.meta, keySecret, seal(keySecret, bytes.Clone(l.secret[:])))
+	}
+	if l.workers != nil {
+		t.putWorkers(l.workers)
+	}
+	t.put(t.meta, keyState, encodeState(keyState, l.state))
+	return t.failure
+}
+
+// finish writes the end of a layer, with which the tree is at a mark of the journal.
+func (t *table) finish(l *layer, shape journalShape, mark journalMark) error {
+	t.put(t.meta, keyJournal, encodeJournal(keyJournal, shape, mark))
+	return t.writeRest(l)
 }
 
 // agingKey sorts by the start of the window; flipping the sign bit makes times before 1970 sort first.
@@ -258,35 +309,10 @@ func agingKey(e ledger.Entry) []byte {
 	return append(key, seqKey(e.StoreSeq)...)
 }
 
-// note adds an audit line and drops the oldest beyond the bound.
-func (t *table) note(line queue.AuditLine) {
-	if last, _ := t.audit.Cursor().Last(); last != nil {
-		line.Number = binary.BigEndian.Uint64(last)
-	}
-	line.Number++
-	line.Text = t.afford(line.Text)
-	key := binary.BigEndian.AppendUint64(nil, line.Number)
-	t.put(t.audit, key, encodeAudit(key, line))
-	if line.Number > queue.MaxAuditLines {
-		t.delete(t.audit, binary.BigEndian.AppendUint64(nil, line.Number-queue.MaxAuditLines))
-	}
-}
-
-func (t *table) count(status ledger.Status, by int64) {
-	switch status {
-	case ledger.Stored:
-		t.state.stored += by
-	case ledger.DeadLettered:
-		t.state.dead += by
-	default: // tombstones are not counted
-	}
-}
-
 func (t *table) put(b *bolt.Bucket, key, value []byte) { t.wrote(b.Put(key, value)) }
 func (t *table) delete(b *bolt.Bucket, key []byte)     { t.wrote(b.Delete(key)) }
 
 func (t *table) wrote(err error) {
-	t.changed = true
 	if err != nil && t.failure == nil {
 		t.failure = fmt.Errorf("writing: %w", err)
 	}

@@ -20,12 +20,12 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 		size += len(jobs[i])
 	}
 	var result queue.Result
-	err = q.write(ctx, epoch, size, func(t *table, now time.Time) error {
-		plan, err := ledger.Apply(t, t.state.cursor, checked, now)
+	err = q.write(ctx, epoch, size, func(d *draft, now time.Time) error {
+		plan, err := ledger.Apply(d, d.state.cursor, checked, now)
 		if err != nil {
 			return err
 		}
-		if err := t.take(plan.Changes, jobs); err != nil {
+		if err := d.take(plan.Changes, jobs); err != nil {
 			return err
 		}
 		for _, change := range plan.Changes {
@@ -33,12 +33,12 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 			if change.Job >= 0 {
 				job = jobs[change.Job]
 			}
-			t.apply(change, job)
+			d.apply(change, job)
 		}
 		if workers := checked.Workers(); workers != nil {
-			t.putWorkers(workers)
+			d.putWorkers(workers)
 		}
-		t.state.cursor, result = plan.Result.Cursor, plan.Result
+		d.state.cursor, result = plan.Result.Cursor, plan.Result
 		plan.Release()
 		return nil
 	})
@@ -50,8 +50,8 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 
 // Redrive implements queue.WorkQueue.
 func (q *Queue) Redrive(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) (queue.Row, error) {
-	change, err := q.alter(ctx, epoch, queue.AuditRedrive, audit, func(t *table, _ time.Time) (ledger.Change, error) {
-		return ledger.Redrive(t, ref)
+	change, err := q.alter(ctx, epoch, queue.AuditRedrive, audit, func(d *draft, _ time.Time) (ledger.Change, error) {
+		return ledger.Redrive(d, ref)
 	})
 	if err != nil {
 		return queue.Row{}, err
@@ -61,32 +61,34 @@ func (q *Queue) Redrive(ctx context.Context, epoch queue.Epoch, ref queue.JobRef
 
 // Drop implements queue.WorkQueue.
 func (q *Queue) Drop(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) error {
-	_, err := q.alter(ctx, epoch, queue.AuditDrop, audit, func(t *table, now time.Time) (ledger.Change, error) {
-		return ledger.Drop(t, ref, now)
+	_, err := q.alter(ctx, epoch, queue.AuditDrop, audit, func(d *draft, now time.Time) (ledger.Change, error) {
+		return ledger.Drop(d, ref, now)
 	})
 	return err
 }
 
 // AcceptOrphan implements queue.OrphanKeeper.
 func (q *Queue) AcceptOrphan(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) error {
-	_, err := q.alter(ctx, epoch, queue.AuditAcceptOrphan, audit, func(t *table, now time.Time) (ledger.Change, error) {
-		return ledger.AcceptOrphan(t, ref, now)
+	_, err := q.alter(ctx, epoch, queue.AuditAcceptOrphan, audit, func(d *draft, now time.Time) (ledger.Change, error) {
+		return ledger.AcceptOrphan(d, ref, now)
 	})
 	return err
 }
 
 // alter is a person's deed on one job, with its audit line.
 func (q *Queue) alter(
-	ctx context.Context, epoch queue.Epoch, action, text string, plan func(*table, time.Time) (ledger.Change, error),
+	ctx context.Context, epoch queue.Epoch, action, text string, plan func(*draft, time.Time) (ledger.Change, error),
 ) (ledger.Change, error) {
 	var change ledger.Change
-	err := q.write(ctx, epoch, 0, func(t *table, now time.Time) (err error) {
-		if change, err = plan(t, now); err != nil {
+	err := q.write(ctx, epoch, 0, func(d *draft, now time.Time) (err error) {
+		if change, err = plan(d, now); err != nil {
 			return err
 		}
-		t.apply(change, nil)
-		t.note(queue.AuditLine{At: now, Action: action, JobRef: change.After.JobRef, Text: ledger.CutText(text)})
-		return nil
+		line := queue.AuditLine{At: now, Action: action, JobRef: change.After.JobRef, Text: ledger.CutText(text)}
+		if err = d.note(line); err == nil {
+			d.apply(change, nil)
+		}
+		return err
 	})
 	if err != nil {
 		return ledger.Change{}, err
@@ -99,8 +101,8 @@ func (q *Queue) alter(
 func (q *Queue) Compact(ctx context.Context, epoch queue.Epoch, limit int) (int, error) {
 	for {
 		removed := 0
-		err := q.write(ctx, epoch, 0, func(t *table, now time.Time) (err error) {
-			removed, err = t.forget(now, time.Duration(q.window.Load()), limit)
+		err := q.write(ctx, epoch, 0, func(d *draft, now time.Time) (err error) {
+			removed, err = d.forget(now, time.Duration(q.window.Load()), limit)
 			return err
 		})
 		if err == nil {
