@@ -52,8 +52,8 @@ type ProducerOptions struct {
 	BacklogBytes int64
 	// MaxPayloadBytes refuses larger payloads (1 MiB; at most 8 MiB).
 	MaxPayloadBytes int
-	// DeduplicationWindow is how long the ID of a settled job is remembered at least (10 min). With Memory each takes about 350 bytes of
-	// it: a flow of 10,000 jobs a second holds some 2 GB by default.
+	// DeduplicationWindow is how long the ID of a settled job is remembered at least (10 min). With Memory each takes its own length
+	// and about 70 bytes of it: a flow of 10,000 jobs a second with IDs of 32 bytes holds some 600 MB by default.
 	DeduplicationWindow time.Duration
 	// MaxAttempts is how many attempts a job has before it is a dead letter (20; below zero without end).
 	MaxAttempts int

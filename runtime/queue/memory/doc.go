@@ -8,4 +8,6 @@
 //   - Nothing it returns and nothing it was given is shared with its state (G-133, G-137).
 //   - Writers are serialised by a semaphore that gives up at the context's deadline (B-057); readers never wait for a Load.
 //   - Memory is bounded by the unsettled jobs plus the ids of the deduplication window plus queue.MaxAuditLines.
+//   - What grows with the deduplication window has no pointers, so that a garbage collection has nothing to follow in it. An id is found
+//     by its hash and then compared; no answer depends on a hash.
 package memory

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -47,8 +46,7 @@ type Queue struct {
 	secret queue.Secret
 	// workers is replaced, never changed.
 	workers []protocol.Incarnation
-	rows    table
-	aging   []queue.JobRef // tombstones in the order in which their windows started
+	rows    *table
 	audit   trail
 	loss    *lossFile
 }
@@ -118,33 +116,32 @@ func (q *Queue) unsettled() []queue.Row {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	rows := make([]queue.Row, 0, q.rows.stored)
-	for _, r := range q.rows.bySeq {
+	for r := range q.rows.records(0) {
 		if r.Status == ledger.Stored {
 			rows = append(rows, r.Row())
 		}
 	}
-	slices.SortFunc(rows, func(a, b queue.Row) int { return cmp.Compare(a.StoreSeq, b.StoreSeq) })
 	return rows
 }
 
 // Apply implements queue.WorkQueue.
 func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch) (queue.Result, error) {
-	checked, err := ledger.Check(batch)
+	checked, err := ledger.Borrow(batch)
 	if err != nil {
 		return queue.Result{}, err
 	}
 	var result queue.Result
 	err = q.write(ctx, epoch, func(now time.Time) error {
-		plan, err := ledger.Apply(&q.rows, q.cursor, checked, now)
+		plan, err := ledger.Apply(q.rows, q.cursor, checked, now)
 		if err != nil {
 			return err
 		}
-		for _, change := range plan.Changes {
-			var job protocol.Job
+		for i := range plan.Changes { // without copying them
+			change, job := &plan.Changes[i], (*protocol.Job)(nil)
 			if change.Job >= 0 {
-				job = batch.Stores[change.Job].Job
+				job = &batch.Stores[change.Job].Job
 			}
-			q.put(change, job)
+			q.rows.put(change, job)
 		}
 		if workers := checked.Workers(); workers != nil {
 			q.workers = workers
@@ -160,7 +157,7 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 func (q *Queue) Redrive(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) (queue.Row, error) {
 	var row queue.Row
 	err := q.alter(ctx, epoch, queue.AuditRedrive, audit, func(time.Time) (ledger.Change, error) {
-		change, err := ledger.Redrive(&q.rows, ref)
+		change, err := ledger.Redrive(q.rows, ref)
 		row = change.After.Row()
 		return change, err
 	})
@@ -173,14 +170,14 @@ func (q *Queue) Redrive(ctx context.Context, epoch queue.Epoch, ref queue.JobRef
 // Drop implements queue.WorkQueue.
 func (q *Queue) Drop(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) error {
 	return q.alter(ctx, epoch, queue.AuditDrop, audit, func(now time.Time) (ledger.Change, error) {
-		return ledger.Drop(&q.rows, ref, now)
+		return ledger.Drop(q.rows, ref, now)
 	})
 }
 
 // AcceptOrphan implements queue.OrphanKeeper.
 func (q *Queue) AcceptOrphan(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) error {
 	return q.alter(ctx, epoch, queue.AuditAcceptOrphan, audit, func(now time.Time) (ledger.Change, error) {
-		return ledger.AcceptOrphan(&q.rows, ref, now)
+		return ledger.AcceptOrphan(q.rows, ref, now)
 	})
 }
 
@@ -191,7 +188,7 @@ func (q *Queue) alter(ctx context.Context, epoch queue.Epoch, action, text strin
 		if err != nil {
 			return err
 		}
-		q.put(change, protocol.Job{})
+		q.rows.put(&change, nil)
 		q.audit.add(queue.AuditLine{At: now, Action: action, JobRef: change.After.JobRef, Text: ledger.CutText(text)})
 		return nil
 	})
@@ -201,13 +198,7 @@ func (q *Queue) alter(ctx context.Context, epoch queue.Epoch, action, text strin
 func (q *Queue) Compact(ctx context.Context, epoch queue.Epoch, limit int) (int, error) {
 	removed := 0
 	err := q.write(ctx, epoch, func(now time.Time) error {
-		window := time.Duration(q.window.Load())
-		for removed < min(limit, len(q.aging)) && q.rows.byID[q.aging[removed].MessageID].Expired(now, window) {
-			q.rows.remove(q.aging[removed])
-			removed++
-		}
-		clear(q.aging[:removed])
-		q.aging = q.aging[removed:]
+		removed = q.rows.forget(now, time.Duration(q.window.Load()), limit)
 		return nil
 	})
 	return removed, err
@@ -234,15 +225,6 @@ func (q *Queue) write(ctx context.Context, epoch queue.Epoch, deed func(now time
 	return nil
 }
 
-// put writes one planned change; job is read only for a new entry.
-func (q *Queue) put(change ledger.Change, job protocol.Job) {
-	after := change.After
-	if after.Aging() && !change.Before.Aging() {
-		q.aging = append(q.aging, after.JobRef)
-	}
-	q.rows.put(change.Before, after, job)
-}
-
 func (q *Queue) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -266,6 +248,6 @@ func (q *Queue) Close() error {
 	if q.closed {
 		return nil
 	}
-	q.closed, q.rows, q.aging = true, newTable(), nil
+	q.closed, q.rows = true, newTable()
 	return q.loss.close()
 }

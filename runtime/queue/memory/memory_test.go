@@ -22,6 +22,20 @@ var backend = queuetest.Backend{Volatile: true, New: func(_ testing.TB, options 
 
 func TestContract(t *testing.T) { queuetest.Run(t, backend) }
 
+// The contract does not depend on what the hashes of ids are.
+func TestContractWhenIDsShareOneHash(t *testing.T) {
+	queuetest.Run(t, queuetest.Backend{Volatile: true, New: func(t testing.TB, options queuetest.Options) queuetest.Place {
+		return queuetest.Place{Open: func(string) (queue.WorkQueue, error) {
+			q, err := memory.New(memory.Options{DeduplicationWindow: options.DeduplicationWindow, Clock: options.Clock})
+			if err != nil {
+				return nil, err
+			}
+			memory.ShareHashes(q, 0)
+			return q, nil
+		}}
+	}})
+}
+
 func TestFlow(t *testing.T) { flowtest.Run(t, backend) }
 
 // A process that ended lost its unsettled jobs; the next one says how many, and so do all that follow.

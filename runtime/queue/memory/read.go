@@ -1,9 +1,7 @@
 package memory
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -16,8 +14,8 @@ func (q *Queue) ReadJobs(ctx context.Context, seqs []int64) ([]protocol.Job, err
 	jobs := make([]protocol.Job, len(seqs))
 	err := q.read(ctx, func() {
 		for i, seq := range seqs {
-			if r := q.rows.bySeq[seq]; r != nil && !r.Settled() {
-				jobs[i] = clone(r.job)
+			if r := q.rows.unsettled(seq); r != nil {
+				jobs[i] = r.job()
 			}
 		}
 	})
@@ -27,8 +25,8 @@ func (q *Queue) ReadJobs(ctx context.Context, seqs []int64) ([]protocol.Job, err
 // Lookup implements queue.WorkQueue.
 func (q *Queue) Lookup(ctx context.Context, messageID string) (state queue.JobState, ok bool, err error) {
 	err = q.read(ctx, func() {
-		if r := q.rows.byID[messageID]; r != nil {
-			state, ok = r.State(), true
+		if e, found, _ := q.rows.ByID(messageID); found { // a map cannot fail
+			state, ok = e.State(), true
 		}
 	})
 	return state, ok, err
@@ -36,7 +34,7 @@ func (q *Queue) Lookup(ctx context.Context, messageID string) (state queue.JobSt
 
 // ListDeadLetters implements queue.WorkQueue.
 func (q *Queue) ListDeadLetters(ctx context.Context, after int64, limit int) ([]queue.DeadLetter, error) {
-	entries, err := q.list(ctx, after, limit, func(e ledger.Entry) bool { return e.Status == ledger.DeadLettered })
+	entries, err := q.list(ctx, after, limit, func(e *ledger.Entry) bool { return e.Status == ledger.DeadLettered })
 	letters := make([]queue.DeadLetter, len(entries))
 	for i, e := range entries {
 		letters[i] = e.DeadLetter()
@@ -46,7 +44,7 @@ func (q *Queue) ListDeadLetters(ctx context.Context, after int64, limit int) ([]
 
 // ListOrphans implements queue.OrphanKeeper.
 func (q *Queue) ListOrphans(ctx context.Context, before time.Time, after int64, limit int) ([]queue.Orphan, error) {
-	entries, err := q.list(ctx, after, limit, func(e ledger.Entry) bool { return !e.Accepted && e.StoredAt.Before(before) })
+	entries, err := q.list(ctx, after, limit, func(e *ledger.Entry) bool { return !e.Accepted && e.StoredAt.Before(before) })
 	orphans := make([]queue.Orphan, len(entries))
 	for i, e := range entries {
 		orphans[i] = e.Orphan()
@@ -61,18 +59,21 @@ func (q *Queue) ListAudit(ctx context.Context, after uint64, limit int) ([]queue
 	return lines, err
 }
 
-// list finds the first limit matching entries above after, ascending. It looks at every entry: nobody calls it for a job.
-func (q *Queue) list(ctx context.Context, after int64, limit int, match func(ledger.Entry) bool) ([]ledger.Entry, error) {
+// list finds the first limit matching entries above after, ascending, among those that are no tombstones. It may look at all of them:
+// nobody calls it for a job.
+func (q *Queue) list(ctx context.Context, after int64, limit int, match func(*ledger.Entry) bool) ([]ledger.Entry, error) {
 	var entries []ledger.Entry
 	err := q.read(ctx, func() {
-		for seq, r := range q.rows.bySeq {
-			if seq > after && match(r.Entry) {
+		for r := range q.rows.records(after) {
+			if len(entries) >= limit {
+				return
+			}
+			if match(&r.Entry) {
 				entries = append(entries, r.Entry)
 			}
 		}
 	})
-	slices.SortFunc(entries, func(a, b ledger.Entry) int { return cmp.Compare(a.StoreSeq, b.StoreSeq) })
-	return slices.Clone(entries[:min(max(limit, 0), len(entries))]), err
+	return entries, err
 }
 
 func (q *Queue) read(ctx context.Context, look func()) error {

@@ -10,11 +10,12 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// Batch is a checked queue.Batch without the jobs' bytes. It shares no memory with the caller's, so a store may work on it
+// Batch is a checked queue.Batch without the jobs' bytes. One of Check shares no memory with the caller's, so a store may work on it
 // after the caller gave up waiting.
 type Batch struct {
 	cursor      int64
-	submissions []submission
+	copied      []submission
+	lent        []queue.StoreRequest // in the place of copied
 	accepts     []queue.JobRef
 	attempts    []queue.AttemptRecord
 	deadLetters []queue.DeadLetterRequest
@@ -30,31 +31,55 @@ type submission struct {
 
 // Check takes over a batch, or returns an error that wraps protocol.ErrInvalid if one of its jobs breaks a limit (G-134).
 func Check(b queue.Batch) (Batch, error) {
-	checked := Batch{
-		cursor:      b.Cursor,
-		submissions: make([]submission, len(b.Stores)),
-		accepts:     slices.Clone(b.Accepts),
-		attempts:    slices.Clone(b.Attempts),
-		deadLetters: slices.Clone(b.DeadLetters),
-		confirms:    slices.Clone(b.Confirms),
-	}
-	for i, request := range b.Stores {
-		if err := checkJob(request.Job); err != nil {
-			return Batch{}, err
-		}
-		checked.submissions[i] = submission{id: request.Job.MessageID, digest: request.Digest, payloadBytes: len(request.Job.Payload)}
-	}
-	var err error
-	checked.workers, err = checkWorkers(b.Workers)
+	checked, err := Borrow(b)
 	if err != nil {
 		return Batch{}, err
 	}
+	checked.copied, checked.lent = make([]submission, len(b.Stores)), nil
+	for i := range b.Stores {
+		checked.copied[i] = submissionOf(&b.Stores[i])
+	}
+	checked.accepts = slices.Clone(b.Accepts)
+	checked.attempts = slices.Clone(b.Attempts)
+	checked.deadLetters = slices.Clone(b.DeadLetters)
+	checked.confirms = slices.Clone(b.Confirms)
 	return checked, nil
 }
 
+// Borrow is Check without a copy, for a store that is done with the batch before its caller gets it back.
+func Borrow(b queue.Batch) (Batch, error) {
+	for i := range b.Stores {
+		if err := checkJob(&b.Stores[i].Job); err != nil {
+			return Batch{}, err
+		}
+	}
+	workers, err := checkWorkers(b.Workers)
+	if err != nil {
+		return Batch{}, err
+	}
+	return Batch{
+		cursor: b.Cursor, lent: b.Stores, accepts: b.Accepts, attempts: b.Attempts, deadLetters: b.DeadLetters, confirms: b.Confirms,
+		workers: workers,
+	}, nil
+}
+
+func submissionOf(r *queue.StoreRequest) submission {
+	return submission{id: r.Job.MessageID, digest: r.Digest, payloadBytes: len(r.Job.Payload)}
+}
+
+// submissions is the number of jobs to store.
+func (b *Batch) submissions() int { return len(b.copied) + len(b.lent) }
+
+func (b *Batch) submission(i int) submission {
+	if b.lent != nil {
+		return submissionOf(&b.lent[i])
+	}
+	return b.copied[i]
+}
+
 // size is the most entries that the batch can touch.
-func (b Batch) size() int {
-	return len(b.submissions) + len(b.accepts) + len(b.attempts) + len(b.deadLetters) + len(b.confirms)
+func (b *Batch) size() int {
+	return b.submissions() + len(b.accepts) + len(b.attempts) + len(b.deadLetters) + len(b.confirms)
 }
 
 // Workers are the incarnations to record, sorted and each once; nil means that the recorded ones stay.
@@ -77,7 +102,7 @@ func checkWorkers(given []protocol.Incarnation) ([]protocol.Incarnation, error) 
 }
 
 // checkJob refuses what the protocol would never have let in; the store is the last door.
-func checkJob(job protocol.Job) error {
+func checkJob(job *protocol.Job) error {
 	if err := protocol.CheckID("message id", job.MessageID); err != nil {
 		return err
 	}

@@ -119,12 +119,12 @@ func TestExpired(t *testing.T) {
 
 // A plan knows nothing of a released one whose memory it has, whatever their sizes.
 func TestAReleasedPlanLeavesNothing(t *testing.T) {
-	ids := make([]string, 3*few)
+	ids := make([]string, 50)
 	for i := range ids {
 		ids[i] = strconv.Itoa(i)
 	}
 	for round := range 3 {
-		for _, n := range []int{len(ids), 2, few, few + 1, 1} {
+		for _, n := range []int{len(ids), 2, 16, 17, 1} {
 			plan, err := Apply(empty{}, 5, checked(t, queue.Batch{Cursor: 5, Stores: stores(ids[:n]...)}), time.Now())
 			if err != nil || len(plan.Changes) != n || plan.Result.Cursor != int64(5+n) {
 				t.Fatalf("round %d: %d changes for %d jobs, cursor %d, error %v", round, len(plan.Changes), n, plan.Result.Cursor, err)

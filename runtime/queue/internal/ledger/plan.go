@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"fmt"
+	"hash/maphash"
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -40,7 +42,7 @@ type Plan struct {
 func (p Plan) Release() {
 	if p.planner != nil && cap(p.planner.touched) <= mostKept {
 		clear(p.planner.touched)
-		clear(p.planner.byID)
+		clear(p.planner.slots)
 		p.planner.view = nil // the pool keeps no store alive
 		planners.Put(p.planner)
 	}
@@ -54,8 +56,8 @@ const mostKept = 4096
 // Apply plans one batch against a store whose append cursor is cursor. An error of the view is returned as it is; every other
 // error wraps queue.ErrConflict.
 func Apply(view View, cursor int64, batch Batch, now time.Time) (Plan, error) {
-	p := newPlanner(view, cursor, batch, now)
-	stores, err := p.stores(batch)
+	p := newPlanner(view, cursor, &batch, now)
+	stores, err := p.stores(&batch)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -120,28 +122,29 @@ func alter(view View, ref queue.JobRef, deed func(*Entry) bool) (Change, error) 
 // stamp drops the monotonic reading and the zone, so that a time equals itself after a restart.
 func stamp(now time.Time) time.Time { return now.UTC().Round(0) }
 
-// planner carries the working copies of one batch. Nearly every batch touches each of its jobs once, so that the copies of all are made room
-// for at once, and those that were altered are the plan.
+// planner carries the working copies of one batch. Nearly every batch touches each of its jobs once, so that the copies of all are made
+// room for at once, and those that were altered are the plan.
 type planner struct {
 	view    View
 	now     time.Time
+	start   int64 // the cursor before the batch
 	cursor  int64
 	touched []Change
-	altered []bool         // of touched
-	mapped  bool           // else few are looked through, which is faster
-	byID    map[string]int // the index in touched
+	altered []bool  // of touched
+	slots   []int32 // an open-addressed table of the ids in touched: one more than the index there, 0 is free
 }
 
-// few is how many entries are looked through rather than found by a map.
-const few = 16
+// seed keeps whoever chooses ids from choosing such that share slots. No plan depends on it.
+var seed = maphash.MakeSeed()
 
-func newPlanner(view View, cursor int64, batch Batch, now time.Time) *planner {
+func newPlanner(view View, cursor int64, batch *Batch, now time.Time) *planner {
 	p, size := planners.Get().(*planner), batch.size()
-	p.view, p.now, p.cursor = view, stamp(now), cursor
+	p.view, p.now, p.start, p.cursor = view, stamp(now), cursor, cursor
 	p.touched, p.altered = slices.Grow(p.touched[:0], size), slices.Grow(p.altered[:0], size)
-	p.mapped = size > few
-	if p.mapped && p.byID == nil {
-		p.byID = make(map[string]int, size)
+	if slots := 2 << bits.Len(uint(size)); slots <= cap(p.slots) {
+		p.slots = p.slots[:slots]
+	} else {
+		p.slots = make([]int32, slots)
 	}
 	return p
 }
@@ -149,13 +152,13 @@ func newPlanner(view View, cursor int64, batch Batch, now time.Time) *planner {
 // none is the index of what is not there.
 const none = -1
 
-func (p *planner) stores(batch Batch) ([]queue.StoreResult, error) {
-	if len(batch.submissions) == 0 {
+func (p *planner) stores(batch *Batch) ([]queue.StoreResult, error) {
+	if batch.submissions() == 0 {
 		return nil, nil
 	}
-	results := make([]queue.StoreResult, 0, len(batch.submissions))
-	start := p.cursor
-	for i, s := range batch.submissions {
+	results := make([]queue.StoreResult, 0, batch.submissions())
+	for i := range batch.submissions() {
+		s := batch.submission(i)
 		n, err := p.find(s.id)
 		if err != nil {
 			return nil, err
@@ -165,8 +168,8 @@ func (p *planner) stores(batch Batch) ([]queue.StoreResult, error) {
 			results = append(results, queue.StoreResult{StoreSeq: known.StoreSeq, Verdict: known.verdict(s.digest)})
 			continue
 		}
-		if batch.cursor != start {
-			return nil, fmt.Errorf("%w: new message %q proposed after cursor %d, the cursor is %d", queue.ErrConflict, s.id, batch.cursor, start)
+		if batch.cursor != p.start {
+			return nil, fmt.Errorf("%w: new message %q proposed after cursor %d, the cursor is %d", queue.ErrConflict, s.id, batch.cursor, p.start)
 		}
 		if p.cursor >= protocol.MaxSequence {
 			return nil, fmt.Errorf("%w: the sequence space is used up", queue.ErrConflict)
@@ -178,11 +181,12 @@ func (p *planner) stores(batch Batch) ([]queue.StoreResult, error) {
 
 func (p *planner) append(job int, s submission) int64 {
 	p.cursor++
-	n := p.keep(Change{Job: job, After: Entry{
+	c := p.touch(p.slot(s.id))
+	c.Job, c.After = job, Entry{
 		JobRef: queue.JobRef{MessageID: s.id, StoreSeq: p.cursor},
 		Digest: s.digest, Status: Stored, PayloadBytes: s.payloadBytes, StoredAt: p.now,
-	}})
-	p.altered[n] = true
+	}
+	p.altered[len(p.altered)-1] = true
 	return p.cursor
 }
 
@@ -218,47 +222,44 @@ func (p *planner) each(what string, ref queue.JobRef, deed func(*Entry) bool) er
 
 // find returns the index of an entry's working copy.
 func (p *planner) find(id string) (int, error) {
-	if n := p.look(id); n != none {
-		return n, nil
+	slot := p.slot(id)
+	if *slot != 0 {
+		return int(*slot) - 1, nil
 	}
 	e, ok, err := p.view.ByID(id)
 	if err != nil || !ok {
 		return none, err
 	}
-	return p.keep(Change{Before: e, After: e, Job: -1}), nil
+	c := p.touch(slot)
+	c.Before, c.After, c.Job = e, e, -1
+	return int(*slot) - 1, nil
 }
 
-func (p *planner) look(id string) int {
-	if p.mapped {
-		if n, ok := p.byID[id]; ok {
-			return n
-		}
-		return none
-	}
-	for n := range p.touched { // without copying them
-		if p.touched[n].After.MessageID == id {
-			return n
+// slot is where the index of the id is, or would be put.
+func (p *planner) slot(id string) *int32 {
+	mask := uint64(len(p.slots) - 1)
+	for at := maphash.String(seed, id); ; at++ {
+		slot := &p.slots[at&mask]
+		if *slot == 0 || p.touched[*slot-1].After.MessageID == id {
+			return slot
 		}
 	}
-	return none
+}
+
+// touch adds an empty working copy, whose id is to have the slot.
+func (p *planner) touch(slot *int32) *Change {
+	p.touched, p.altered = append(p.touched, Change{}), append(p.altered, false)
+	*slot = int32(len(p.touched))
+	return &p.touched[len(p.touched)-1]
 }
 
 // held tells whether an entry has the sequence. It is asked about repeats alone.
 func (p *planner) held(seq int64) (bool, error) {
-	if slices.ContainsFunc(p.touched, func(c Change) bool { return c.After.StoreSeq == seq }) {
+	if seq > p.start && seq <= p.cursor { // issued by this batch
 		return true, nil
 	}
 	_, ok, err := p.view.BySequence(seq)
 	return ok, err
-}
-
-func (p *planner) keep(c Change) int {
-	n := len(p.touched)
-	if p.mapped {
-		p.byID[c.After.MessageID] = n
-	}
-	p.touched, p.altered = append(p.touched, c), append(p.altered, false)
-	return n
 }
 
 // changes moves those that were altered together.
@@ -266,7 +267,9 @@ func (p *planner) changes() []Change {
 	n := 0
 	for i := range p.touched {
 		if p.altered[i] {
-			p.touched[n] = p.touched[i]
+			if n < i {
+				p.touched[n] = p.touched[i]
+			}
 			n++
 		}
 	}
