@@ -28,6 +28,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/workpulling/workpulling/internal/heap"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/sidecar/prestop"
@@ -99,23 +100,12 @@ func start(level string, run func(logr.Logger, protocol.Incarnation) error) erro
 		return errors.New("the environment variable " + runtimeconfig.EnvPodUID + " is missing: the operator sets it when it builds the pod")
 	}
 	log = log.WithValues("pod", os.Getenv(runtimeconfig.EnvPodName), "bootNonce", incarnation.BootNonce[:8])
-	limitMemory(log, memlimit.FromCgroup)
+	heap.Bound(log, memlimit.FromCgroup)
 	if err := run(log, incarnation); err != nil {
 		log.Error(err, "The sidecar ended")
 		return err
 	}
 	return nil
-}
-
-// limitMemory tells the garbage collector how much memory the container has, unless GOMEMLIMIT says it. Without that the heap may
-// double before it is collected, and a full backlog would be killed for its garbage.
-func limitMemory(log logr.Logger, container memlimit.Provider) {
-	limit, err := memlimit.Set(memlimit.WithProvider(container))
-	if err != nil {
-		log.Error(err, "The memory limit of the container is not known; set GOMEMLIMIT if this process is killed for memory")
-		return
-	}
-	log.V(1).Info("Keeping the heap below the memory limit of the container", "bytes", limit)
 }
 
 func newLogger(level string) (logr.Logger, func(), error) {

@@ -112,7 +112,7 @@ func (c *connection) exchange(d *protocol.Delivery, source string) (result endpo
 		return result, reusable && failed == nil, err
 	default: // the app does not read the rest
 		c.Close()
-		_ = <-written
+		<-written //nolint:errcheck // it was cut off
 		return result, false, err
 	}
 }

@@ -107,20 +107,33 @@ func RegisterAppStreams(registry prometheus.Registerer, open func() int) {
 }
 
 // HandlerSeconds times the app's answers by outcome.
-type HandlerSeconds struct{ histogram *prometheus.HistogramVec }
+type HandlerSeconds struct {
+	byOutcome map[protocol.Outcome]prometheus.Observer // found once, not for each job
+	others    prometheus.Observer
+}
 
 // NewHandlerSeconds registers the histogram.
 func NewHandlerSeconds(registry prometheus.Registerer) *HandlerSeconds {
-	h := &HandlerSeconds{histogram: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	histogram := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "workpulling_worker_handler_seconds",
 		Help:    "Time from invoking the app to its answer, by outcome.",
 		Buckets: prometheus.ExponentialBucketsRange(0.001, 600, 16),
-	}, []string{"outcome"})}
-	registry.MustRegister(h.histogram)
+	}, []string{"outcome"})
+	registry.MustRegister(histogram)
+	h := &HandlerSeconds{byOutcome: map[protocol.Outcome]prometheus.Observer{}, others: histogram.WithLabelValues(protocol.Nacked.String())}
+	for outcome := protocol.Confirmed; outcome <= protocol.Delayed; outcome++ {
+		if outcome != protocol.Abandoned { // which is not the app's word
+			h.byOutcome[outcome] = histogram.WithLabelValues(outcome.String())
+		}
+	}
 	return h
 }
 
-// Observe records one answer.
+// Observe records one answer. An outcome that no app can give is a failure, as it is for the worker.
 func (h *HandlerSeconds) Observe(outcome protocol.Outcome, seconds float64) {
-	h.histogram.WithLabelValues(outcome.String()).Observe(seconds)
+	observer, found := h.byOutcome[outcome]
+	if !found {
+		observer = h.others
+	}
+	observer.Observe(seconds)
 }

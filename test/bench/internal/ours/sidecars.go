@@ -10,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/go-logr/logr"
 
+	"github.com/workpulling/workpulling/internal/heap"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/sharedsecret"
@@ -27,6 +29,9 @@ type Sidecars struct {
 	// Streams says that the apps speak gRPC with their sidecars; otherwise they speak HTTP.
 	Streams bool
 }
+
+// containerBytes is the memory limit that a sidecar has by default.
+const containerBytes = 512 << 20
 
 // httpConcurrency is how many handlers of one worker run at once: a request is on its way for long.
 const httpConcurrency = 16
@@ -45,7 +50,7 @@ func (s *Sidecars) Settings() string {
 	if s.Streams {
 		ends = fmt.Sprintf("%d gRPC producer streams on a Unix socket in, one gRPC stream a worker on a Unix socket out", produceStreams)
 	}
-	return fmt.Sprintf("producing app, producer sidecar, worker sidecars, worker app, each in a process of its own; gRPC with TLS 1.3 between the "+
+	return fmt.Sprintf("producing app, producer sidecar, worker sidecars, worker app, each in a process of its own, the sidecars with their default memory limit; gRPC with TLS 1.3 between the "+
 		"sidecars; %s; %s", ends, s.Backend.settings())
 }
 
@@ -72,6 +77,7 @@ const (
 
 // Serve implements trial.System.
 func (s *Sidecars) Serve(ctx context.Context, stage *trial.Stage, role string) (func() error, error) {
+	heap.Bound(logr.Discard(), memlimit.Limit(containerBytes))
 	if role == "producer" {
 		return s.serveProducer(ctx, stage)
 	}
