@@ -145,10 +145,20 @@ type attempt struct {
 
 func (a *attempt) settle(result endpoint.Result) { a.answer <- result }
 
+// attempts that were answered, and that nobody knows any more.
+var attempts = sync.Pool{New: func() any { return &attempt{answer: make(chan endpoint.Result, 1)} }}
+
+// forget gives an attempt back that was answered. Who settles one forgets it first.
+func (a *attempt) forget() {
+	*a = attempt{answer: a.answer}
+	attempts.Put(a)
+}
+
 // handle has the same rules as a request of HTTP has: what no app was sent is handed back, a stream that breaks is a failure, and an
 // abandoned attempt keeps its slot until the app has answered.
 func (s *Streams) handle(ctx context.Context, flow string, d protocol.Delivery) endpoint.Result {
-	a := &attempt{flow: flow, delivery: d, answer: make(chan endpoint.Result, 1)}
+	a := attempts.Get().(*attempt)
+	a.flow, a.delivery = flow, d
 	if limit := s.options.Timeout(); limit > 0 {
 		a.due = s.options.Clock.Now().Add(limit)
 	}
@@ -160,6 +170,7 @@ func (s *Streams) handle(ctx context.Context, flow string, d protocol.Delivery) 
 	}
 	select {
 	case result := <-a.answer:
+		a.forget()
 		return result
 	case <-ctx.Done():
 	}

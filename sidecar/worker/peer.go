@@ -57,12 +57,18 @@ func consumerConfig(document runtimeconfig.Worker) delivery.ConsumerConfig {
 	if document.ResendIntervalMS > 0 {
 		out.ResendInterval = time.Duration(document.ResendIntervalMS) * time.Millisecond
 	}
-	if document.HandlerTimeoutSec > 0 {
-		out.HandlerTimeout = time.Duration(document.HandlerTimeoutSec) * time.Second
-	}
+	out.HandlerTimeout = handlerTimeout(&document)
 	out.MaxProducers = document.DedupMaxProducers
 	out.ProducerIdle = time.Duration(document.DedupIdleSec) * time.Second
 	return out
+}
+
+// handlerTimeout is asked for each job.
+func handlerTimeout(document *runtimeconfig.Worker) time.Duration {
+	if document.HandlerTimeoutSec > 0 {
+		return time.Duration(document.HandlerTimeoutSec) * time.Second
+	}
+	return delivery.DefaultConsumerConfig().HandlerTimeout
 }
 
 // controlServer answers the operator.

@@ -227,7 +227,7 @@ func (s *sidecar) makeWorker(left []endpoint.LeftRun) {
 	s.app = newApp(s.lifetime, s.Log.WithName("app"), document.Value, s.AppHost, telemetry.NewHandlerSeconds(s.registry), hooks{
 		changed: s.tell, earlierEnded: func() { s.worker.AppReplaced() },
 		concurrency: func() int { return consumerConfig(s.document.Load().Value).Concurrency },
-		timeout:     func() time.Duration { return consumerConfig(s.document.Load().Value).HandlerTimeout },
+		timeout:     func() time.Duration { return handlerTimeout(&s.document.Load().Value) },
 	})
 	s.worker = endpoint.NewWorker(endpoint.WorkerOptions{
 		Config:      consumerConfig(document.Value),
