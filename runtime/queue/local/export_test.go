@@ -31,6 +31,13 @@ func SetGate(q *Queue, gate func() error) {
 	q.lane.Release()
 }
 
+// SetTreeGate runs gate before each commit of the tree, of which none may be under way; its error is that of the commit.
+func SetTreeGate(q *Queue, gate func() error) {
+	_ = q.lane.Hold(context.Background())
+	q.treeGate = gate
+	q.lane.Release()
+}
+
 // Waiting is how many operations wait for a commit that has not started.
 func Waiting(q *Queue) int { return q.lane.Waiting() }
 

@@ -86,7 +86,8 @@ type Queue struct {
 	active *layer
 	frozen *layer // nil, or on its way to the tree
 
-	gate func() error // tests make commits hang or fail here; nil otherwise
+	gate     func() error // tests make commits hang or fail here; nil otherwise
+	treeGate func() error // and the tree's here
 }
 
 var (

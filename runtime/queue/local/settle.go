@@ -81,7 +81,8 @@ const (
 // writePieces writes a layer in transactions of a size that the space allows. The last one says that the tree is at the mark. Between them
 // the tree contradicts itself, but nobody meets that: the layer lies over it until the end, also after a crash.
 func (q *Queue) writePieces(work *settling) error {
-	for limit := max(len(work.rest), 1); ; limit = max(limit, 2*limit) {
+	limit := max(len(work.rest), 1)
+	for {
 		n := min(q.piece(work.layer), limit, len(work.rest))
 		last := n == len(work.rest)
 		bytes, err := q.transact(func(t *table) error {
@@ -92,11 +93,12 @@ func (q *Queue) writePieces(work *settling) error {
 		})
 		switch {
 		case err != nil && outOfSpace(err) && n > 1:
-			limit = max(n/8, 1) // with twice that to come
+			limit = n / 2
 			continue
 		case err != nil:
 			return err
 		}
+		limit = 2 * max(n, 1)
 		if n >= 64 {
 			q.perRow = max(bytes/int64(n), 64)
 		}
@@ -137,6 +139,11 @@ func (q *Queue) transact(deed func(*table) error) (bytes int64, err error) {
 	}
 	if err := deed(t); err != nil {
 		return 0, err
+	}
+	if q.treeGate != nil {
+		if err := q.treeGate(); err != nil {
+			return 0, err
+		}
 	}
 	stats := tx.Stats()
 	if err := tx.Commit(); err != nil {

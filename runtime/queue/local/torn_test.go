@@ -21,7 +21,7 @@ import (
 func TestDamagedPages(t *testing.T) {
 	const pageBytes, jobs, rounds = 4096, 300, 75
 	source := t.TempDir()
-	q := openSmall(t, source)
+	q := hastyQueue(t, source, 1000)
 	_, _, epoch := load(t, q)
 	for i := range int64(jobs) {
 		id := fmt.Sprintf("job-%d", i+1)
@@ -80,7 +80,7 @@ func TestDamagedPages(t *testing.T) {
 func TestDamagedJournal(t *testing.T) {
 	const jobs, rounds = 40, 60
 	source := t.TempDir()
-	q := openSmall(t, source)
+	q := hastyQueue(t, source, 1000)
 	_, _, epoch := load(t, q)
 	var before map[string]string
 	for i := range int64(jobs) {
@@ -136,17 +136,6 @@ func TestDamagedJournal(t *testing.T) {
 	if refused == 0 || short == 0 {
 		t.Error("not all was met: this test tests nothing")
 	}
-}
-
-// openSmall opens a queue with a small journal.
-func openSmall(t *testing.T, dir string) *local.Queue {
-	t.Helper()
-	q, err := local.Open(t.Context(), local.Hasty(local.Options{Dir: dir, FlowUID: "uid-1"}, 1000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = q.Close() })
-	return q
 }
 
 func notZero(r rune) bool { return r != 0 }
