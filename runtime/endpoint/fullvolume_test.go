@@ -36,7 +36,7 @@ func TestFullVolumeTurnsAwayAndHeals(t *testing.T) {
 	f := newFlow(t, localQueue(t, t.TempDir()))
 	f.options.OnFailed = func(failed delivery.Failed) { t.Errorf("failed for good: %+v", failed) }
 	f.start(t)
-	limitFiles(t, 24<<20)
+	limitFiles(t, 88<<20) // the journal of the queue ends below
 
 	stored := map[string]bool{}
 	job := func(i int) protocol.Job {
