@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -42,6 +43,16 @@ func TestKindsOfProblemsAreTold(t *testing.T) {
 			t.Errorf("%+v", k)
 		}
 		seen[k.Slug] = true
+	}
+}
+
+// A request may be about the server as a whole (RFC 9110, section 7.1), which the mux of net/http would answer without a word.
+func TestTheWholeServerIsNoPath(t *testing.T) {
+	request := httptest.NewRequest(http.MethodGet, "*", http.NoBody)
+	answer := httptest.NewRecorder()
+	newWorld(t, nil).server.Config.Handler.ServeHTTP(answer, request)
+	if p := (reply{answer.Code, answer.Header(), answer.Body.String()}).problem(t); p.Type != intake.ProblemBase+"no-such-path" {
+		t.Errorf("%+v", p)
 	}
 }
 

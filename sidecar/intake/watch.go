@@ -20,6 +20,10 @@ func (i *Intake) watched(next http.Handler) http.Handler {
 			}
 		}()
 		defer i.recovered(recorder)
+		if r.RequestURI == "*" { // the mux would answer without a word
+			kindNoPath.problem().write(recorder)
+			return
+		}
 		next.ServeHTTP(recorder, r)
 	})
 }
