@@ -28,15 +28,19 @@ func FuzzLines(f *testing.F) {
 		}
 		const most = 4 * lineBuffer
 		grown := 0
-		reader := newLines(source, int(limit), most, func() error { grown++; return nil })
+		counted := &countedReads{Reader: source}
+		reader := newLines(counted, int(limit), most, func() error { grown++; return nil })
 		want := bytes.Split(body, []byte("\n"))
 		if len(want[len(want)-1]) == 0 {
 			want = want[:len(want)-1] // the end of the last line, not another one
 		}
 		for n, whole := range want {
 			whole = bytes.TrimSuffix(whole, []byte("\r"))
+			before, ready := counted.reads, reader.ready()
 			line, err := reader.next()
 			switch {
+			case ready && counted.reads != before:
+				t.Fatalf("line %d was not there", n)
 			case errors.Is(err, errEndless):
 				if len(whole)+len("\r\n") < most {
 					t.Fatalf("line %d of %d bytes has no end", n, len(whole))
@@ -60,6 +64,17 @@ func FuzzLines(f *testing.F) {
 			t.Fatalf("behind the last line: %q, %v", line, err)
 		}
 	})
+}
+
+// countedReads counts how often somebody reads.
+type countedReads struct {
+	io.Reader
+	reads int
+}
+
+func (c *countedReads) Read(p []byte) (int, error) {
+	c.reads++
+	return c.Reader.Read(p)
 }
 
 // A broken stream ends with its error, and half a line is none.

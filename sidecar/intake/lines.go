@@ -30,6 +30,12 @@ func newLines(body io.Reader, limit, most int, grow func() error) *lines {
 	return &lines{buffer: bufio.NewReaderSize(body, lineBuffer), limit: limit, most: most, grow: grow}
 }
 
+// ready tells whether the next line has arrived, so that next does not wait for it.
+func (l *lines) ready() bool {
+	arrived, _ := l.buffer.Peek(l.buffer.Buffered())
+	return bytes.IndexByte(arrived, '\n') >= 0
+}
+
 // next returns the next line without its end, and io.EOF behind the last one, which needs none.
 func (l *lines) next() ([]byte, error) {
 	var line []byte

@@ -113,7 +113,11 @@ func (s *stream) read(ctx context.Context, body io.Reader) {
 		return s.acquire(ctx, grown)
 	})
 	for number := 1; ; number++ {
-		due := s.deadline(s.control.SetReadDeadline, s.intake.options.LineTimeout+s.wait)
+		var due time.Time
+		there := reader.ready()
+		if !there {
+			due = s.deadline(s.control.SetReadDeadline, s.intake.options.LineTimeout+s.wait)
+		}
 		var raw []byte
 		err := ctx.Err() // who sets the deadline after the context ended undoes what was to wake it
 		if err == nil {
@@ -121,7 +125,9 @@ func (s *stream) read(ctx context.Context, body io.Reader) {
 			raw, err = reader.next()
 		}
 		// While nothing is read no time runs: a deadline that passes would end the stream, or make the server take the caller for gone.
-		_ = s.control.SetReadDeadline(time.Time{})
+		if !there {
+			_ = s.control.SetReadDeadline(time.Time{})
+		}
 		if errors.Is(err, io.EOF) {
 			return
 		}
@@ -162,6 +168,12 @@ func (s *stream) broken(ctx context.Context, err error, due time.Time) error {
 
 // acquire waits for room for n more bytes of lines, in this stream and in all requests together.
 func (s *stream) acquire(ctx context.Context, n int64) error {
+	if s.window.TryAcquire(n) { // most often there is room
+		if s.intake.memory.TryAcquire(n) {
+			return nil
+		}
+		s.window.Release(n)
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.intake.options.StreamPatience)
 	defer cancel()
 	if s.window.Acquire(ctx, n) == nil {
@@ -276,9 +288,12 @@ func (s *stream) answer(ctx context.Context, stop context.CancelFunc) {
 			s.intake.await(settle, &a)
 			cancel()
 		}
-		s.deadline(s.control.SetWriteDeadline, s.intake.options.LineTimeout)
 		one := lineOutcome{Line: line.number, outcome: s.intake.outcome(&a)}
-		if _, err := out.Write(append(one.appendTo(out.AvailableBuffer()), '\n')); err != nil {
+		raw := append(one.appendTo(out.AvailableBuffer()), '\n')
+		if len(raw) > out.Available() {
+			s.deadline(s.control.SetWriteDeadline, s.intake.options.LineTimeout)
+		}
+		if _, err := out.Write(raw); err != nil {
 			stop()
 		}
 		if written = append(written, a); len(s.stored) == 0 || len(written) == cap(written) {
