@@ -10,7 +10,7 @@ import (
 
 // BenchmarkController is the cost of one job from the backlog to its durable confirm, reading payloads back included.
 func BenchmarkController(b *testing.B) {
-	for _, backlog := range []int{1_000, 100_000} {
+	for _, backlog := range []int{1_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint("backlog=", backlog), func(b *testing.B) {
 			c := newBenchController(backlog + b.N)
 			c.bind(b226Window)

@@ -204,29 +204,34 @@ func TestDispatchIsReconfiguredLive(t *testing.T) {
 	w.equal("heap", w.ctl.roster.load.len(), 0)
 }
 
-// BenchmarkDispatch is the cost of one job among 500 workers, from the backlog to its confirm.
+// BenchmarkDispatch is the cost of one job among so many workers, from the backlog to its confirm.
 func BenchmarkDispatch(b *testing.B) {
 	for _, d := range dispatches {
-		b.Run(string(d), func(b *testing.B) {
-			r := newRoster()
-			r.setDispatch(d)
-			workers := make([]*binding, 500)
-			for i := range workers {
-				workers[i] = &binding{pod: &pod{number: uint64(i + 1)}}
-				r.add(workers[i])
-				r.setFree(workers[i], 50)
-			}
-			b.ReportAllocs()
-			for i := range b.N {
-				got := r.next(0)
-				got.bound++
-				r.setFree(got, got.free-1)
-				done := workers[(i*7919)%len(workers)]
-				if done.bound > 0 {
-					done.bound--
-					r.setFree(done, done.free+1)
-				}
-			}
-		})
+		for _, workers := range []int{1, 50, 500, 5000} {
+			b.Run(fmt.Sprint(d, "/workers=", workers), func(b *testing.B) { benchDispatch(b, d, workers) })
+		}
+	}
+}
+
+func benchDispatch(b *testing.B, d Dispatch, count int) {
+	b.Helper()
+	r := newRoster()
+	r.setDispatch(d)
+	workers := make([]*binding, count)
+	for i := range workers {
+		workers[i] = &binding{pod: &pod{number: uint64(i + 1)}}
+		r.add(workers[i])
+		r.setFree(workers[i], 50)
+	}
+	b.ReportAllocs()
+	for i := range b.N {
+		got := r.next(0)
+		got.bound++
+		r.setFree(got, got.free-1)
+		done := workers[(i*7919)%len(workers)]
+		if done.bound > 0 {
+			done.bound--
+			r.setFree(done, done.free+1)
+		}
 	}
 }
