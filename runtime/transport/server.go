@@ -27,6 +27,7 @@ func NewServer(config *tls.Config, options ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append([]grpc.ServerOption{
 		grpc.Creds(credentials.NewTLS(config)),
 		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.ForceServerCodecV2(wire.Codec{}),
 		grpc.MaxRecvMsgSize(wire.MaxMessageBytes),
 		grpc.MaxSendMsgSize(wire.MaxMessageBytes),
 		grpc.StaticStreamWindowSize(windowBytes),
