@@ -40,8 +40,14 @@ func (t *table) release(r *record) {
 	}
 }
 
-// keep copies the bytes of a job into an empty record.
+// keep copies the bytes of a job into an empty record. Memory of a much larger job is not used for it: the small one may wait for long.
 func (r *record) keep(job *protocol.Job) {
+	if cap(r.payload) > 2*len(job.Payload) {
+		r.payload = nil
+	}
+	if cap(r.headers) > 4*len(job.Headers) {
+		r.headers = nil
+	}
 	r.payload = append(r.payload, job.Payload...)
 	for key, value := range job.Headers {
 		r.headers = append(r.headers, key, value)

@@ -227,6 +227,9 @@ func (t *twins) comparePayload(e ledger.Entry) {
 	if r := recordOf(t.table, e.StoreSeq); r != nil && r.Settled() && (r.payload != nil || r.headers != nil) {
 		t.Fatalf("message %q is over and has still a payload", e.MessageID)
 	}
+	if r := t.table.unsettled(e.StoreSeq); r != nil && (cap(r.payload) > 2*len(r.payload) || cap(r.headers) > 2*len(r.headers)) {
+		t.Fatalf("message %q keeps room for %d bytes and uses %d", e.MessageID, cap(r.payload), len(r.payload))
+	}
 	want, held := t.plain.payload[e.MessageID]
 	if payload != want || held && headers["for"] != e.MessageID {
 		t.Fatalf("message %q has the payload %q and the headers %v, want %q", e.MessageID, payload, headers, want)
