@@ -38,6 +38,7 @@ func connect(ctx context.Context, options Options) (*pgxpool.Pool, concealer, er
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		ctx, cancel := context.WithTimeout(ctx, config.ConnConfig.ConnectTimeout)
 		defer cancel()
+		takeVectors(conn.TypeMap())
 		return settle(ctx, conn)
 	}
 	hide := concealer{password: config.ConnConfig.Password}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"maps"
 	"slices"
 	"time"
 
@@ -58,8 +57,13 @@ func readEntry(row pgx.CollectableRow, rest ...any) (e ledger.Entry, sum int64, 
 }
 
 // checksum covers all of an entry.
-func checksum(e ledger.Entry) int64 {
-	b := make([]byte, 0, 128+len(e.MessageID)+len(e.Reason))
+func checksum(e ledger.Entry) int64 { return checksumOf(appendEntry(nil, e)) }
+
+func checksumOf(b []byte) int64 { return int64(crc32.Checksum(b, castagnoli)) }
+
+// appendEntry appends what the checksum of an entry covers.
+func appendEntry(b []byte, e ledger.Entry) []byte {
+	b = slices.Grow(b, 128+len(e.MessageID)+len(e.Reason))
 	accepted, since := uint64(0), uint64(0)
 	if e.Accepted {
 		accepted = 1
@@ -67,14 +71,13 @@ func checksum(e ledger.Entry) int64 {
 	if !e.Since.IsZero() {
 		since = uint64(e.Since.UnixNano()) ^ (1 << 63)
 	}
-	for _, n := range []uint64{
+	for _, n := range [...]uint64{
 		uint64(e.StoreSeq), uint64(e.Status), accepted, uint64(e.Attempts), uint64(e.Uncounted), uint64(e.PayloadBytes),
 		uint64(e.StoredAt.UnixNano()), since, uint64(len(e.MessageID)),
 	} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
-	b = append(append(append(b, e.Digest[:]...), e.MessageID...), e.Reason...)
-	return int64(crc32.Checksum(b, castagnoli))
+	return append(append(append(b, e.Digest[:]...), e.MessageID...), e.Reason...)
 }
 
 func fromNanos(n int64) time.Time { return time.Unix(0, n).UTC() }
@@ -93,17 +96,32 @@ type body struct{ headers, payload []byte }
 
 // bodyOf copies a job. Headers are pairs of texts, each with its length in front, sorted.
 func bodyOf(job protocol.Job) body {
-	b := []byte{} // the column is never null
-	for _, key := range slices.Sorted(maps.Keys(job.Headers)) {
+	size := 0
+	keys := make([]string, 0, len(job.Headers))
+	for key, value := range job.Headers {
+		keys = append(keys, key)
+		size += len(key) + len(value) + 2*binary.MaxVarintLen32
+	}
+	slices.Sort(keys)
+	b := make([]byte, 0, size+len(job.Payload)) // the column of headers is never null
+	for _, key := range keys {
 		b = appendText(appendText(b, key), job.Headers[key])
 	}
-	return body{headers: b, payload: slices.Clone(job.Payload)}
+	end := len(b)
+	b = append(b, job.Payload...)
+	return body{headers: b[:end:end], payload: b[end:]}
 }
 
-func (b body) checksum(ref queue.JobRef) int64 {
-	head := binary.BigEndian.AppendUint64(nil, uint64(ref.StoreSeq))
+func (b body) checksum(ref queue.JobRef) int64 { return b.checksumAfter(b.appendHead(nil, ref)) }
+
+// appendHead appends what the checksum of a job covers before its payload.
+func (b body) appendHead(head []byte, ref queue.JobRef) []byte {
+	head = binary.BigEndian.AppendUint64(head, uint64(ref.StoreSeq))
 	head = append(appendText(head, ref.MessageID), b.headers...)
-	head = binary.BigEndian.AppendUint64(head, uint64(len(b.headers)))
+	return binary.BigEndian.AppendUint64(head, uint64(len(b.headers)))
+}
+
+func (b body) checksumAfter(head []byte) int64 {
 	return int64(crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, b.payload))
 }
 

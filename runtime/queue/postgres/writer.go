@@ -119,28 +119,47 @@ func statusOf(e ledger.Entry) int16    { return int16(e.Status) }
 func acceptedOf(e ledger.Entry) bool   { return e.Accepted }
 func attemptsOf(e ledger.Entry) int64  { return int64(e.Attempts) }
 func uncountedOf(e ledger.Entry) int64 { return int64(e.Uncounted) }
-func storedAtOf(e ledger.Entry) int64  { return e.StoredAt.UnixNano() }
-func idOf(e ledger.Entry) []byte       { return []byte(e.MessageID) }
-func digestOf(e ledger.Entry) []byte   { return e.Digest[:] }
 func reasonOf(e ledger.Entry) []byte   { return []byte(e.Reason) }
 
-// idsOf are the arguments of statements.insertIDs: the tombstones that entries will leave.
+// idsOf are the arguments of insertIDs: the tombstones that entries will leave.
 func idsOf(flow int32, entries []*held) []any {
-	sum := func(e ledger.Entry) int64 { return checksum(tombstone(e)) }
-	return []any{flow, column(entries, seqOf), column(entries, storedAtOf), column(entries, sum), column(entries, idOf), column(entries, digestOf)}
+	var room []byte
+	sum := func(h *held) (sum int64) {
+		room = appendEntry(room[:0], tombstone(h.after))
+		return checksumOf(room)
+	}
+	return append([]any{flow}, keysOf(entries, sum)...)
+}
+
+// keysOf are what the rows of a job and of its id have in common; sum is that of the row.
+func keysOf(entries []*held, sum func(h *held) int64) []any {
+	return []any{
+		numbers(entries, func(h *held) int64 { return h.after.StoreSeq }),
+		numbers(entries, func(h *held) int64 { return h.after.StoredAt.UnixNano() }),
+		numbers(entries, sum),
+		texts(entries, 48, func(buf []byte, h *held) []byte { return append(buf, h.after.MessageID...) }),
+		texts(entries, 32, func(buf []byte, h *held) []byte { return append(buf, h.after.Digest[:]...) }),
+	}
 }
 
 func (w *writer) insertJobs(entries []*held) {
 	if len(entries) == 0 {
 		return
 	}
-	headers, payloads, sums := make([][]byte, len(entries)), make([][]byte, len(entries)), make([]int64, len(entries))
-	for i, h := range entries {
-		headers[i], payloads[i], sums[i] = h.body.headers, h.body.payload, h.body.checksum(h.after.JobRef)
+	var room []byte
+	sum := func(h *held) int64 {
+		room = appendEntry(room[:0], newborn(h.after))
+		return checksumOf(room)
 	}
-	sum := func(e ledger.Entry) int64 { return checksum(newborn(e)) }
-	w.expect(len(entries), w.sql.insertJobs, w.flow, column(entries, seqOf), column(entries, storedAtOf), column(entries, sum),
-		column(entries, idOf), column(entries, digestOf), headers, payloads, sums)
+	bodySum := func(h *held) int64 {
+		room = h.body.appendHead(room[:0], h.after.JobRef)
+		return h.body.checksumAfter(room)
+	}
+	payload := len(entries[0].body.payload)
+	w.expect(len(entries), w.sql.insertJobs, append(append([]any{w.flow}, keysOf(entries, sum)...),
+		texts(entries, 64, func(buf []byte, h *held) []byte { return append(buf, h.body.headers...) }),
+		texts(entries, payload, func(buf []byte, h *held) []byte { return append(buf, h.body.payload...) }),
+		numbers(entries, bodySum))...)
 }
 
 func (w *writer) updateJobs(entries []*held) {
