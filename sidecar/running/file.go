@@ -140,8 +140,7 @@ func (f *File) add(record []byte) error {
 
 // rewrite puts a file with just the runs in progress in the place of the old one.
 func (f *File) rewrite() error {
-	whole := make([]byte, 0, fileBytes)
-	whole = append(whole, header...)
+	whole := bytes.Clone(header)
 	for _, id := range slices.Sorted(maps.Keys(f.runs)) {
 		run := f.runs[id]
 		grown, err := appendBegun(whole, &run)
@@ -150,14 +149,15 @@ func (f *File) rewrite() error {
 		}
 		whole = grown
 	}
-	size := len(whole)
-	// All of it is written, so that the volume has given the room.
-	whole = append(whole, make([]byte, max(fileBytes, 2*size)-size)...)
+	room := max(fileBytes, 2*len(whole))
 	file, err := os.OpenFile(f.path+".new", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("writing the running set anew: %w", err)
 	}
-	if _, err = file.Write(whole); err == nil {
+	if err = reserve(file, room); err == nil {
+		_, err = file.WriteAt(whole, 0)
+	}
+	if err == nil {
 		err = os.Rename(f.path+".new", f.path)
 	}
 	if err != nil {
@@ -165,8 +165,14 @@ func (f *File) rewrite() error {
 		return fmt.Errorf("writing the running set anew: %w", err)
 	}
 	_ = f.drop()
-	f.surface, f.size, f.room = surfaceOf(file, len(whole)), size, len(whole)
+	f.surface, f.size, f.room = surfaceOf(file, room), len(whole), room
 	return nil
+}
+
+// fill writes zeros, so that the volume gives the room.
+func fill(file *os.File, room int) error {
+	_, err := file.WriteAt(make([]byte, room), 0)
+	return err
 }
 
 // replay applies the whole records of a file, up to the first that is not.

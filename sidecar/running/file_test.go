@@ -219,12 +219,21 @@ func TestTheFileIsWrittenAnewWhenItIsFull(t *testing.T) {
 	}
 }
 
-// A volume that cannot be mapped is written as files are.
-func TestAFileThatIsNotMappedWorksTheSame(t *testing.T) {
+// A volume that gives no room without a write is written with zeros, and one that cannot be mapped is written as files are.
+func TestAPlainFileWorksTheSame(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "running")
 	f, _ := open(t, path)
 	plain, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fill(plain, fileBytes); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := plain.Stat(); err != nil || info.Size() != fileBytes {
+		t.Fatalf("the file is %+v, error %v", info, err)
+	}
+	if _, err := plain.WriteAt(header, 0); err != nil {
 		t.Fatal(err)
 	}
 	_ = f.drop()
