@@ -125,6 +125,7 @@ func (p *Pending) Answered(answer endpoint.Answer) (acknowledge bool) {
 type submitter struct {
 	to interface {
 		Post(entries ...endpoint.Submission)
+		Push(entries ...endpoint.Submission)
 	}
 	slots  *semaphore.Weighted
 	manual bool
@@ -133,10 +134,11 @@ type submitter struct {
 // Submit stores one job and returns when it is stored, under the same ID at most once. Its errors wrap ErrUnavailable, ErrSuspended,
 // ErrConflict or ErrInvalid, or are a *BackPressureError. When ctx ends first, that is ErrUnavailable too: the job may or may not be stored.
 func (s *submitter) Submit(ctx context.Context, job Job) (Receipt, error) {
-	pending, err := s.SubmitAsync(ctx, job)
-	if err != nil {
+	if err := s.acquire(ctx); err != nil {
 		return Receipt{}, err
 	}
+	pending := &Pending{from: s}
+	s.to.Push(submission(job, pending))
 	receipt, err := pending.Wait(ctx)
 	if err != nil {
 		pending.abandon()
@@ -147,30 +149,56 @@ func (s *submitter) Submit(ctx context.Context, job Job) (Receipt, error) {
 // SubmitAsync hands a job over and returns at once, or as soon as fewer than MaxPending are without an answer; ctx bounds that wait alone. Jobs
 // that one goroutine submits are stored in that order, as long as no connection breaks and no job waits for credit in vain.
 func (s *submitter) SubmitAsync(ctx context.Context, job Job) (*Pending, error) {
-	if err := s.slots.Acquire(ctx, 1); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	if err := s.acquire(ctx); err != nil {
+		return nil, err
 	}
 	pending := &Pending{from: s}
 	s.to.Post(submission(job, pending))
 	return pending, nil
 }
 
+// acquire waits for one of MaxPending places.
+func (s *submitter) acquire(ctx context.Context) error {
+	if err := s.slots.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
 // SubmitBatch stores jobs, each on its own merits, and returns the answers in their order.
 func (s *submitter) SubmitBatch(ctx context.Context, jobs ...Job) []Result {
 	results := make([]Result, len(jobs))
-	pending := make([]*Pending, len(jobs))
-	for i, job := range jobs {
-		pending[i], results[i].Err = s.SubmitAsync(ctx, job)
-	}
-	for i, p := range pending {
-		if p == nil {
-			continue
-		}
+	pending := make([]Pending, len(jobs))
+	handed := s.handOver(ctx, jobs, pending, results)
+	for i := range handed {
+		p := &pending[i]
 		if results[i].Receipt, results[i].Err = p.Wait(ctx); results[i].Err != nil {
 			p.abandon()
 		}
 	}
 	return results
+}
+
+// handOver hands over as many jobs at a time as there are places, and returns how many went; the others have their error.
+func (s *submitter) handOver(ctx context.Context, jobs []Job, pending []Pending, results []Result) (handed int) {
+	entries := make([]endpoint.Submission, 0, len(jobs))
+	for i, job := range jobs {
+		if !s.slots.TryAcquire(1) {
+			s.to.Push(entries...)
+			entries = entries[:0]
+			if err := s.acquire(ctx); err != nil {
+				for ; i < len(jobs); i++ {
+					results[i].Err = err
+				}
+				return handed
+			}
+		}
+		pending[i].from = s
+		entries = append(entries, submission(job, &pending[i]))
+		handed++
+	}
+	s.to.Push(entries...)
+	return handed
 }
 
 // Result is the answer to one job of a batch: a Receipt, or an error as Submit returns it.

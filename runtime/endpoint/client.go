@@ -90,6 +90,15 @@ func DialProducerPeer(peer func() transport.Peer) func(context.Context) (Produce
 
 // Post is Producer.Post over the stream.
 func (c *Client) Post(entries ...Submission) {
+	c.hand(entries, c.loop.post)
+}
+
+// Push is Producer.Push over the stream.
+func (c *Client) Push(entries ...Submission) {
+	c.hand(entries, c.loop.do)
+}
+
+func (c *Client) hand(entries []Submission, to func(func()) bool) {
 	var few [8]*submission // most often there is one
 	pending := appendValid(few[:0], entries)
 	first, open := c.inbox.put(pending...)
@@ -98,7 +107,7 @@ func (c *Client) Post(entries ...Submission) {
 		return
 	}
 	if first && len(pending) > 0 {
-		c.loop.post(c.take)
+		to(c.take)
 	}
 }
 
@@ -144,6 +153,7 @@ func (c *Client) stopped() bool {
 
 func (c *Client) deadline() (delivery.Now, bool) { return c.desk.impatient() }
 func (c *Client) tick()                          { c.desk.expire() }
+func (c *Client) rest()                          {}
 func (c *Client) paused(time.Duration)           {}
 
 // heartbeat paces the looks of the loop; nothing of the client depends on a pause.
@@ -234,7 +244,7 @@ func (c *Client) receive(stream ProducerStream) (granted bool, err error) {
 			_, grant := message.(protocol.RequestNext)
 			granted = granted || grant
 		}
-		c.loop.post(func() {
+		c.loop.do(func() {
 			for _, message := range messages {
 				c.received(message)
 			}
@@ -276,5 +286,5 @@ func (h clientDesk) whyWaiting() error {
 }
 
 func (h clientDesk) creditWait() delivery.Now { return h.options.CreditWait }
-func (h clientDesk) now() delivery.Now        { return h.loop.now() }
+func (h clientDesk) now() delivery.Now        { return h.loop.last }
 func (h clientDesk) post(f func()) bool       { return h.loop.post(f) }

@@ -39,5 +39,5 @@ func (h deskOf) whyWaiting() error {
 }
 
 func (h deskOf) creditWait() delivery.Now { return h.options.CreditWait }
-func (h deskOf) now() delivery.Now        { return h.loop.now() }
+func (h deskOf) now() delivery.Now        { return h.loop.last }
 func (h deskOf) post(f func()) bool       { return h.loop.post(f) }

@@ -16,7 +16,7 @@ func (p *Producer) Direct(worker delivery.Worker) func(context.Context) (Stream,
 		s := &directStream{
 			producer: p, podUID: worker.PodUID, ctx: ctx, conn: p.nextConn(), out: transport.NewOutbox[protocol.ToWorker](),
 		}
-		if !p.loop.postUnless(ctx.Done(), func() { p.attachWorker(s.conn, worker, s.out) }) {
+		if !p.loop.doUnless(ctx.Done(), func() { p.attachWorker(s.conn, worker, s.out) }) {
 			return nil, ErrUnavailable
 		}
 		return s, nil
@@ -33,10 +33,10 @@ type directStream struct {
 	closed   sync.Once
 }
 
-// Send hands messages to the producer's loop, and waits while that has too much to do.
+// Send gives messages to the producer, and waits while that has too much to do.
 func (s *directStream) Send(messages ...protocol.FromWorker) error {
 	for _, message := range messages {
-		if !s.producer.loop.postUnless(s.out.Aborted(), func() { s.producer.fromWorker(s.conn, message) }) {
+		if !s.producer.loop.doUnless(s.out.Aborted(), func() { s.producer.fromWorker(s.conn, message) }) {
 			return ErrUnavailable
 		}
 	}

@@ -49,7 +49,7 @@ func (p *Producer) operate(timeout time.Duration, write bool, operation func(con
 			ctx = limited
 		}
 		event, before := operation(ctx)
-		p.loop.post(func() {
+		p.loop.do(func() {
 			if write {
 				p.lane.writes.Add(-1)
 			}
@@ -103,17 +103,42 @@ func (p *Producer) load(a delivery.LoadQueue) {
 }
 
 func (p *Producer) apply(a delivery.ApplyBatch) {
+	if queue.IsImmediate(p.options.Queue) {
+		p.lane.writes.Add(1)
+		p.unwritten = &a
+		return
+	}
 	p.operate(p.operationTimeout(), true, func(ctx context.Context) (delivery.Event, func()) {
 		result, err := p.options.Queue.Apply(ctx, a.Epoch, a.Batch)
-		return delivery.Applied{Op: a.Op, Result: result, Err: err}, func() {
-			now := p.options.Clock.Now()
-			for _, stored := range result.Stores {
-				if stored.Verdict == protocol.StoredNew {
-					p.ages.add(stored.StoreSeq, now)
-				}
-			}
-		}
+		return delivery.Applied{Op: a.Op, Result: result, Err: err}, func() { p.noteAges(result) }
 	})
+}
+
+// applyNow is apply without a goroutine of its own.
+func (p *Producer) applyNow() {
+	a := p.unwritten
+	p.unwritten = nil
+	result, err := p.options.Queue.Apply(p.lane.base, a.Epoch, a.Batch)
+	p.lane.writes.Add(-1)
+	p.noteAges(result)
+	p.step(delivery.Applied{Op: a.Op, Result: result, Err: err})
+}
+
+// forgetUnwritten drops what a Controller that is over had to write.
+func (p *Producer) forgetUnwritten() {
+	if p.unwritten != nil {
+		p.unwritten = nil
+		p.lane.writes.Add(-1)
+	}
+}
+
+func (p *Producer) noteAges(result queue.Result) {
+	now := p.options.Clock.Now()
+	for _, stored := range result.Stores {
+		if stored.Verdict == protocol.StoredNew {
+			p.ages.add(stored.StoreSeq, now)
+		}
+	}
 }
 
 func (p *Producer) read(a delivery.ReadJobs) {

@@ -119,6 +119,7 @@ type Producer struct {
 	waiters     waiters
 	ages        ages
 	deskConn    delivery.ConnID
+	unwritten   *delivery.ApplyBatch  // to be applied at the next rest
 	deciding    map[queue.JobRef]bool // dead letters that a decision is being written about
 }
 
@@ -249,6 +250,13 @@ func (p *Producer) tick() {
 	p.step(delivery.Tick{})
 }
 
+// rest writes what the last events led to, where that takes no time: what came together is one batch.
+func (p *Producer) rest() {
+	for p.unwritten != nil {
+		p.applyNow()
+	}
+}
+
 func (p *Producer) paused(gap time.Duration) {
 	p.log.Info("this process was paused", "seconds", gap.Seconds())
 	p.step(delivery.Paused{For: gap})
@@ -267,7 +275,7 @@ func (p *Producer) step(event delivery.Event) {
 	for done := 0; done < len(p.todo); { // the actions append to it
 		next := p.todo[done]
 		done++
-		for _, action := range p.controller.Step(p.loop.now(), next) {
+		for _, action := range p.controller.Step(p.loop.last, next) {
 			p.execute(action)
 		}
 	}

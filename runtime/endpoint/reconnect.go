@@ -129,7 +129,7 @@ func (l *link) receive(id delivery.ConnID, stream Stream) (ended visit, err erro
 		case protocol.BindingEnded:
 			ended.retryAfter = m.RetryAfter
 		}
-		if !l.worker.loop.post(func() { l.received(id, message) }) {
+		if !l.worker.loop.do(func() { l.received(id, message) }) {
 			return ended, ErrUnavailable
 		}
 	}
@@ -155,6 +155,7 @@ func (l *link) refused(a delivery.DeliveryRefused) {
 func (l *link) received(id delivery.ConnID, message protocol.ToWorker) {
 	if ack, ok := message.(protocol.RegistrationAck); ok && ack.Heartbeat > 0 {
 		l.beat = ack.Heartbeat
+		l.worker.beat = l.worker.shortestBeat()
 	}
 	l.worker.step(delivery.FromController{Conn: id, Message: message})
 }

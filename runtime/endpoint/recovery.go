@@ -28,6 +28,7 @@ func (p *Producer) Recover() {
 // begin starts a Controller. What the one before it still has under way concerns nobody any more.
 func (p *Producer) begin() {
 	p.incarnation++
+	p.forgetUnwritten()
 	p.began = p.options.Clock.Now()
 	p.controller = delivery.NewController(p.config, p.options.Random)
 	if p.options.Halted != nil && p.incarnation == 1 {

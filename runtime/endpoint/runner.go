@@ -62,11 +62,12 @@ func (w *Worker) run(a assignment, r runner) (again bool) {
 	return true
 }
 
-// report hands a result to the loop; false means that the worker has ended.
+// report tells of a result; false means that the worker has ended. Where nobody else drives the machine this goroutine does, so that it gives
+// itself its next assignment.
 func (w *Worker) report(f finished) bool {
 	first, open := w.results.put(f)
 	if first {
-		w.loop.post(w.take)
+		w.loop.do(w.take)
 	}
 	return open
 }

@@ -139,7 +139,7 @@ func (s service) receiveWorker(stream pb.WorkPulling_PullServer, conn delivery.C
 			})
 			continue
 		}
-		if !p.loop.post(func() { p.fromWorker(conn, message) }) {
+		if !p.loop.do(func() { p.fromWorker(conn, message) }) {
 			return status.Error(codes.Unavailable, "the producer is stopping")
 		}
 	}
@@ -295,7 +295,7 @@ func (p *Producer) fromProducer(conn delivery.ConnID, out *transport.Outbox[prot
 			events[i].Digest = Digest(produced.Job)
 		}
 	}
-	posted := p.loop.post(func() {
+	posted := p.loop.do(func() {
 		for _, event := range events {
 			p.step(event)
 		}

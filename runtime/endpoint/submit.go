@@ -64,7 +64,14 @@ func AcknowledgeAll(receipts []*Receipt) {
 // written together. A submission that gets no credit within CreditWait is refused; one that got it waits for the queue.
 func (p *Producer) Post(entries ...Submission) {
 	var few [8]*submission // most often there is one
-	p.hand(appendValid(few[:0], entries))
+	p.hand(appendValid(few[:0], entries), p.loop.post)
+}
+
+// Push is Post for a caller that waits for the answers next: where the flow is idle it does the work itself, which saves handing it over. It
+// must hold no lock that a Reply takes.
+func (p *Producer) Push(entries ...Submission) {
+	var few [8]*submission
+	p.hand(appendValid(few[:0], entries), p.loop.do)
 }
 
 // appendValid answers those that break a limit, and appends the others.
@@ -80,15 +87,15 @@ func appendValid(pending []*submission, entries []Submission) []*submission {
 	return pending
 }
 
-// hand puts submissions before the loop.
-func (p *Producer) hand(pending []*submission) {
+// hand puts submissions before the loop, which to wakes.
+func (p *Producer) hand(pending []*submission, to func(func()) bool) {
 	first, open := p.inbox.put(pending...)
 	if !open {
 		refuse(pending, ErrUnavailable)
 		return
 	}
 	if first && len(pending) > 0 {
-		p.loop.post(p.take) // if that fails, the end of the loop takes them
+		to(p.take) // if that fails, the end of the loop takes them
 	}
 }
 
@@ -118,7 +125,7 @@ func (p *Producer) SubmitBatch(ctx context.Context, entries []Submission) []Answ
 	if b.open = len(pending); b.open == 0 {
 		return b.answers
 	}
-	p.hand(pending)
+	p.hand(pending, p.loop.do)
 	select {
 	case <-b.complete:
 	case <-ctx.Done():

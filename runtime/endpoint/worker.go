@@ -99,6 +99,7 @@ type Worker struct {
 	group    *delivery.ConsumerGroup
 	links    map[string]*link // by flow
 	runs     map[delivery.RunID]context.CancelCauseFunc
+	beat     time.Duration            // the shortest heartbeat of all flows
 	appReady bool                     // the app's own word
 	queued   []delivery.ConsumerEvent // raised by the actions of a step, for after it
 	idle     []runner                 // that wait for a handler to run
@@ -144,7 +145,7 @@ func NewWorker(options WorkerOptions) *Worker {
 		flows = append(flows, source.Flow)
 		w.links[source.Flow] = &link{worker: w, source: source, beat: 2 * time.Second}
 	}
-	w.take = w.takeResults
+	w.take, w.beat = w.takeResults, w.shortestBeat()
 	w.group = delivery.NewConsumerGroup(options.Config, options.Incarnation, options.Random, flows...)
 	w.holdLeft()
 	return w
@@ -173,7 +174,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // Status returns a snapshot.
 func (w *Worker) Status() delivery.ConsumerStatus {
 	var status delivery.ConsumerStatus
-	if err := w.loop.call(context.Background(), func() { status = w.group.Status(w.loop.now()) }); err != nil {
+	if err := w.loop.call(context.Background(), func() { status = w.group.Status(w.loop.last) }); err != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.status
@@ -189,7 +190,7 @@ func (w *Worker) CordonIfIdle(ctx context.Context) (bool, delivery.ConsumerStatu
 	var status delivery.ConsumerStatus
 	err := w.loop.call(ctx, func() {
 		w.step(delivery.Cordon{})
-		status = w.group.Status(w.loop.now())
+		status = w.group.Status(w.loop.last)
 	})
 	return err == nil && status.Cordoned, status
 }
@@ -198,7 +199,7 @@ func (w *Worker) CordonIfIdle(ctx context.Context) (bool, delivery.ConsumerStatu
 // drained already stays so: the operator's drain is over when prestop asks for the same one again.
 func (w *Worker) StartDrain() {
 	w.loop.post(func() {
-		if !w.group.Status(w.loop.now()).Drained {
+		if !w.group.Status(w.loop.last).Drained {
 			w.newDrain()
 		}
 		w.step(delivery.Cordon{Force: true})
@@ -246,9 +247,12 @@ func (w *Worker) Reconfigure(config delivery.ConsumerConfig) {
 
 func (w *Worker) deadline() (delivery.Now, bool) { return w.group.NextDeadline() }
 func (w *Worker) tick()                          { w.step(delivery.ConsumerTick{}) }
+func (w *Worker) rest()                          {}
 
 // heartbeat is the shortest of all flows: a pause longer than it may have cost one of them its binding.
-func (w *Worker) heartbeat() time.Duration {
+func (w *Worker) heartbeat() time.Duration { return w.beat }
+
+func (w *Worker) shortestBeat() time.Duration {
 	var shortest time.Duration
 	for _, l := range w.links {
 		if shortest == 0 || l.beat < shortest {
@@ -276,7 +280,7 @@ func (w *Worker) step(event delivery.ConsumerEvent) {
 func (w *Worker) post(event delivery.ConsumerEvent) { w.queued = append(w.queued, event) }
 
 func (w *Worker) once(event delivery.ConsumerEvent) {
-	for _, action := range w.group.Step(w.loop.now(), event) {
+	for _, action := range w.group.Step(w.loop.last, event) {
 		switch a := action.(type) {
 		case delivery.ToController:
 			if l := w.link(a.Conn); l != nil {

@@ -15,6 +15,18 @@ type Deduplicating interface {
 	SetDeduplicationWindow(window time.Duration)
 }
 
+// Immediate is implemented by back-ends that may write within microseconds: hosts call Apply between two events then, and not beside them.
+type Immediate interface {
+	// Immediate says whether Apply waits for nothing but other writers of this process, no disk and no network.
+	Immediate() bool
+}
+
+// IsImmediate asks a back-end; one that does not know the notion is not.
+func IsImmediate(q WorkQueue) bool {
+	immediate, ok := q.(Immediate)
+	return ok && immediate.Immediate()
+}
+
 // Owner says who loaded last.
 type Owner struct {
 	// Epoch is the newest that was issued; 0 before the first Load.

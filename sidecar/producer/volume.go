@@ -49,7 +49,10 @@ type refusal struct {
 // refusalStands is how long a refused version is not tried again: it may be a password, and too many wrong ones lock a user out.
 const refusalStands = 10 * time.Second
 
-var _ queue.WorkQueue = (*volume)(nil)
+var (
+	_ queue.WorkQueue = (*volume)(nil)
+	_ queue.Immediate = (*volume)(nil)
+)
 
 // newVolume returns the queue that the document asks for, unopened.
 func newVolume(o Options, document runtimeconfig.Producer) (*volume, error) {
@@ -86,6 +89,12 @@ func (v *volume) current() (queue.WorkQueue, error) {
 		return nil, errNotOpen
 	}
 	return v.back, nil
+}
+
+// Immediate implements queue.Immediate.
+func (v *volume) Immediate() bool {
+	back, err := v.current()
+	return err == nil && queue.IsImmediate(back)
 }
 
 // setWindow changes the deduplication window, now or when the back-end opens.

@@ -54,6 +54,7 @@ type Queue struct {
 var (
 	_ queue.WorkQueue     = (*Queue)(nil)
 	_ queue.Deduplicating = (*Queue)(nil)
+	_ queue.Immediate     = (*Queue)(nil)
 	_ queue.OrphanKeeper  = (*Queue)(nil)
 	_ queue.Auditor       = (*Queue)(nil)
 )
@@ -85,6 +86,9 @@ func New(options Options) (*Queue, error) {
 
 // SetDeduplicationWindow implements queue.Deduplicating.
 func (q *Queue) SetDeduplicationWindow(window time.Duration) { q.window.Store(int64(window)) }
+
+// Immediate implements queue.Immediate. The loss file is a few bytes in the page cache.
+func (q *Queue) Immediate() bool { return true }
 
 // Load implements queue.WorkQueue. Nobody but this process can ask for the owner, so it is not kept.
 func (q *Queue) Load(ctx context.Context, _ string, visit func(queue.Row) error) (queue.State, queue.Epoch, error) {
