@@ -209,7 +209,7 @@ func TestBreakerSurvivesAReload(t *testing.T) {
 	w.advance(500 * time.Millisecond)
 	w.equal("paused", len(paused(w)), 1)
 	w.ctl.reload(w.now)
-	for _, a := range w.ctl.out {
+	for _, a := range w.ctl.todo.Actions {
 		w.do(a)
 	}
 	w.run()

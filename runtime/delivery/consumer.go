@@ -130,7 +130,7 @@ func (c *Consumer) send(m protocol.FromWorker) {
 	}
 }
 
-func (c *Consumer) emit(a ConsumerAction) { c.group.out = append(c.group.out, a) }
+func (c *Consumer) emit(a ConsumerAction) { c.group.todo.emit(a) }
 
 func (c *Consumer) drop(reason string) { c.drops[reason]++ }
 

@@ -36,6 +36,7 @@ type Controller struct {
 	openGrants int
 	idleGrants int // of the open ones, see setIdle
 	storing    int // submissions taken and not stored yet
+	spare      spareHandshakes
 
 	connections uint64 // streams ever seen
 	conns       map[ConnID]*workerConn
@@ -62,7 +63,10 @@ type Controller struct {
 	told      told
 
 	timers  timers
-	out     []Action
+	todo    Todo
+	took    bool     // an event since the last Act
+	acted   bool     // todo is of the last Act
+	single  []Action // what Step has returned last
 	counts  counters
 	dropped map[string]uint64
 }
@@ -103,18 +107,39 @@ func NewController(cfg ControllerConfig, rnd Random) *Controller {
 	return c
 }
 
-// Step applies one event and returns what the host must do, in order. The slice is valid until the next Step; the messages
-// in it for good.
+// Step applies one event and returns what the host must do, in order: Take and Act in one, with an action for each thing to do. The slice is
+// valid until the next Step; the messages in it for good.
 func (c *Controller) Step(now Now, ev Event) []Action {
-	clear(c.out)
-	c.out = c.out[:0]
-	if c.phase == PhaseFailed {
-		return nil
+	c.Take(now, ev)
+	todo := c.Act(now)
+	clear(c.single)
+	c.single = todo.appendTo(c.single[:0])
+	return c.single
+}
+
+// Take applies one event and leaves what it makes possible to Act, which has to follow: once for all events that came together, since what
+// they make possible together is fewer messages and larger batches.
+func (c *Controller) Take(now Now, ev Event) {
+	if c.acted {
+		c.todo.reset()
+		c.acted = false
 	}
-	c.handle(now, ev)
+	if c.phase != PhaseFailed {
+		c.took = true
+		c.handle(now, ev)
+	}
+}
+
+// Act returns what the host must do after the events taken. It is valid until the next Take; the messages in it for good.
+func (c *Controller) Act(now Now) *Todo {
+	if !c.took { // nothing happens after the end
+		c.todo.reset()
+		return &c.todo
+	}
 	c.timers.run(now)
 	c.pump(now)
-	return c.out
+	c.took, c.acted = false, true
+	return &c.todo
 }
 
 // pump does whatever the event made possible. Each part costs nothing when nothing changed.
@@ -307,7 +332,7 @@ func (c *Controller) reconfigure(now Now, cfg ControllerConfig) {
 	}
 }
 
-func (c *Controller) emit(a Action)      { c.out = append(c.out, a) }
+func (c *Controller) emit(a Action)      { c.todo.Actions = append(c.todo.Actions, a) }
 func (c *Controller) drop(reason string) { c.dropped[reason]++ }
 
 func (c *Controller) nextOp() OpID {

@@ -18,7 +18,7 @@ func (c *Controller) starve(e *endpoint) {
 // a token that it never uses.
 func (e *endpoint) room() int {
 	credits := e.maxCredits - int(e.upTo-e.completed)
-	span := int(e.low + uint64(e.maxCredits) + tokenSpan - e.upTo)
+	span := int(e.low() + uint64(e.maxCredits) + tokenSpan - e.upTo)
 	return min(credits, span)
 }
 

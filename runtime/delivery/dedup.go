@@ -135,7 +135,7 @@ func (g *ConsumerGroup) evict(now Now) {
 		p.consumer.forgotten(p)
 	}
 	if d.unwarned > 0 && (!d.warned || now-d.warnedAt >= evictionWarning) {
-		g.out = append(g.out, ProducersEvicted{Evicted: d.unwarned, Tracked: len(d.entries)})
+		g.todo.emit(ProducersEvicted{Evicted: d.unwarned, Tracked: len(d.entries)})
 		d.warned, d.warnedAt, d.unwarned = true, now, 0
 	}
 }

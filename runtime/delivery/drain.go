@@ -39,7 +39,7 @@ func (g *ConsumerGroup) uncordon(now Now) {
 func (g *ConsumerGroup) checkDrained() {
 	if g.draining && !g.drained && g.running.own() == 0 && g.unsettled() == 0 {
 		g.drained = true
-		g.out = append(g.out, Drained{})
+		g.todo.emit(Drained{})
 	}
 }
 

@@ -18,12 +18,12 @@ type endpoint struct {
 	upTo      uint64 // granted: tokens 1…upTo
 	answered  uint64 // how many of them carried a job
 	completed uint64 // how many of those the producer has acknowledged
-	low       uint64 // every token up to here is completed
-	done      map[uint64]struct{}
-	open      map[uint64]*handshake // answered and not completed
-	order     deque[*handshake]     // stored, in order of storage; acknowledged ones leave when they are the oldest
-	recent    []completion          // ring of the last completed tokens
-	recentAt  int
+	// tokens has a place for each token from the lowest that is not completed on: nil while it is unanswered, then its handshake, and
+	// completedMark where tokens before it are not completed.
+	tokens   deque[*handshake]
+	order    deque[*handshake] // stored, in order of storage; acknowledged ones leave when they are the oldest
+	recent   []completion      // ring of the last completed tokens
+	recentAt int
 
 	hungry      bool // queued for credit
 	idle        int  // open tokens that do not count, see setIdle
@@ -47,6 +47,9 @@ type handshake struct {
 	acked    bool
 	toldAt   Now
 }
+
+// completedMark stands for every completed token above one that is not.
+var completedMark = &handshake{}
 
 // completion remembers a finished handshake, to tell a late repeat from a misuse (G-039, G-040).
 type completion struct {
@@ -80,9 +83,8 @@ func (c *Controller) attach(ev ProducerAttached) {
 func (c *Controller) renew(e *endpoint) {
 	c.openGrants -= e.unanswered()
 	c.setIdle(e, 0)
-	e.upTo, e.answered, e.completed, e.low = 0, 0, 0, 0
-	e.done = map[uint64]struct{}{}
-	e.open = map[uint64]*handshake{}
+	e.upTo, e.answered, e.completed = 0, 0, 0
+	e.tokens.reset(1)
 	e.order.reset(0)
 	e.recent, e.recentAt = nil, 0
 	c.timers.stop(e.grantTimer)
@@ -131,7 +133,7 @@ func (c *Controller) produced(now Now, e *endpoint, m protocol.Produced, digest 
 		c.refuse(e, m, protocol.RefusedStaleSession, "the token belongs to an earlier session", 0)
 		return
 	}
-	if h, ok := e.open[m.Token]; ok {
+	if h := e.openAt(m.Token); h != nil {
 		c.producedAgain(now, e, h, m, digest)
 		return
 	}
@@ -147,8 +149,9 @@ func (c *Controller) produced(now Now, e *endpoint, m protocol.Produced, digest 
 		c.refuse(e, m, code, reason, wait)
 		return
 	}
-	h := &handshake{endpoint: e, session: c.session, token: m.Token, job: m.Job, id: m.Job.MessageID, digest: digest}
-	e.open[m.Token] = h
+	h := c.newHandshake()
+	*h = handshake{endpoint: e, session: c.session, token: m.Token, job: m.Job, id: m.Job.MessageID, digest: digest}
+	e.set(m.Token, h)
 	c.setIdle(e, 0)
 	e.answered++
 	c.openGrants--
@@ -222,9 +225,9 @@ func (c *Controller) finishStore(now Now, h *handshake, result queue.StoreResult
 
 func (c *Controller) tellStored(now Now, e *endpoint, h *handshake) {
 	h.toldAt = now
-	c.toProducer(e.conn, protocol.Stored{
+	c.todo.stored(StoredTo{e.conn, protocol.Stored{
 		Session: h.session, Token: h.token, MessageID: h.id, StoreSeq: h.seq, Verdict: h.verdict,
-	})
+	}})
 }
 
 // repeatStored repeats every unacknowledged Stored that is older than the retry interval (G-035).
@@ -250,19 +253,18 @@ func (c *Controller) storedAck(e *endpoint, m protocol.StoredAck) {
 		c.drop(string(protocol.RefusedStaleSession))
 		return
 	}
-	h, ok := e.open[m.Token]
-	if !ok || !h.stored || h.id != m.MessageID {
+	h := e.openAt(m.Token)
+	if h == nil || !h.stored || h.id != m.MessageID {
 		c.drop("unexpected-stored-ack")
 		return
 	}
-	delete(e.open, m.Token)
 	h.acked = true
-	for e.order.len() > 0 && e.order.at(e.order.first).acked {
-		e.order.pop()
-	}
 	e.complete(completion{m.Token, h.id, h.digest})
 	if h.verdict != protocol.BodyMismatch { // that sequence belongs to another job
 		c.lane.accepts.push(queue.JobRef{MessageID: h.id, StoreSeq: h.seq})
+	}
+	for e.order.len() > 0 && e.order.at(e.order.first).acked {
+		c.spare.put(e.order.pop())
 	}
 	if e.order.len() == 0 {
 		c.timers.stop(e.storedTimer)
@@ -272,13 +274,9 @@ func (c *Controller) storedAck(e *endpoint, m protocol.StoredAck) {
 
 func (e *endpoint) complete(done completion) {
 	e.completed++
-	e.done[done.token] = struct{}{}
-	for {
-		if _, ok := e.done[e.low+1]; !ok {
-			break
-		}
-		e.low++
-		delete(e.done, e.low)
+	e.set(done.token, completedMark)
+	for e.tokens.len() > 0 && e.tokens.at(e.tokens.first) == completedMark {
+		e.tokens.pop()
 	}
 	if size := max(recentCompletions, 2*e.maxCredits); len(e.recent) < size {
 		e.recent = append(e.recent, done)
@@ -288,9 +286,35 @@ func (e *endpoint) complete(done completion) {
 	e.recentAt = (e.recentAt + 1) % len(e.recent)
 }
 
+// low is the token that every one up to is completed.
+func (e *endpoint) low() uint64 { return uint64(e.tokens.first - 1) }
+
+// at is what became of a token, nil for none that was answered and is above low.
+func (e *endpoint) at(token uint64) *handshake {
+	if token > e.upTo || !e.tokens.has(int64(token)) {
+		return nil
+	}
+	return e.tokens.at(int64(token))
+}
+
+// openAt is the handshake of a token that is answered and not completed, or nil.
+func (e *endpoint) openAt(token uint64) *handshake {
+	if h := e.at(token); h != completedMark {
+		return h
+	}
+	return nil
+}
+
+// set notes what became of a token, which is above low and was granted.
+func (e *endpoint) set(token uint64, h *handshake) {
+	for e.tokens.end() <= int64(token) {
+		e.tokens.push(nil)
+	}
+	e.tokens.set(int64(token), h)
+}
+
 func (e *endpoint) isCompleted(token uint64) bool {
-	_, above := e.done[token]
-	return above || token != 0 && token <= e.low
+	return token != 0 && token <= e.low() || e.at(token) == completedMark
 }
 
 // completedOther reports whether a completed token is known to have carried another job.
@@ -301,4 +325,29 @@ func (e *endpoint) completedOther(m protocol.Produced, digest queue.Digest) bool
 		}
 	}
 	return false
+}
+
+// spareHandshakes are finished ones, to be used again. What remembers them has let them go: the lane when they were stored, their token when
+// it was completed, and the order of storage last.
+type spareHandshakes []*handshake
+
+// mostSpare bounds them.
+const mostSpare = 4096
+
+func (s *spareHandshakes) put(h *handshake) {
+	if len(*s) < mostSpare {
+		*h = handshake{}
+		*s = append(*s, h)
+	}
+}
+
+func (c *Controller) newHandshake() *handshake {
+	n := len(c.spare)
+	if n == 0 {
+		return new(handshake)
+	}
+	h := c.spare[n-1]
+	c.spare[n-1] = nil
+	c.spare = c.spare[:n-1]
+	return h
 }

@@ -24,7 +24,9 @@ type ConsumerGroup struct {
 	drained  bool
 
 	timers timers
-	out    []ConsumerAction
+	todo   ConsumerTodo
+	acted  bool              // todo is of the last Act
+	single []ConsumerAction  // what Step has returned last
 	drops  map[string]uint64 // of what belongs to no flow
 }
 
@@ -40,12 +42,30 @@ func NewConsumerGroup(cfg ConsumerConfig, inc protocol.Incarnation, rnd Random, 
 	return g
 }
 
-// Step applies one event and returns what the host must do, in order. The slice is valid until the next Step; the messages
-// in it for good.
+// Step applies one event and returns what the host must do, in order: Take and Act in one, with an action for each thing to do. The slice is
+// valid until the next Step; the messages in it for good.
 func (g *ConsumerGroup) Step(now Now, ev ConsumerEvent) []ConsumerAction {
-	clear(g.out)
-	g.out = g.out[:0]
+	g.Take(now, ev)
+	todo := g.Act(now)
+	clear(g.single)
+	g.single = todo.appendTo(g.single[:0])
+	return g.single
+}
+
+// Take applies one event and leaves what it makes possible to Act, which has to follow: once for all events that came together.
+func (g *ConsumerGroup) Take(now Now, ev ConsumerEvent) {
+	if g.acted {
+		g.todo.reset()
+		g.acted = false
+	}
 	g.handle(now, ev)
+}
+
+// Act returns what the host must do after the events taken. It is valid until the next Take; the messages in it for good.
+func (g *ConsumerGroup) Act(now Now) *ConsumerTodo {
+	if g.acted {
+		g.todo.reset()
+	}
 	g.timers.run(now)
 	g.startNext(now)
 	for _, c := range g.flows {
@@ -53,7 +73,8 @@ func (g *ConsumerGroup) Step(now Now, ev ConsumerEvent) []ConsumerAction {
 		c.topUp(now)
 	}
 	g.checkDrained()
-	return g.out
+	g.acted = true
+	return &g.todo
 }
 
 func (g *ConsumerGroup) handle(now Now, ev ConsumerEvent) {

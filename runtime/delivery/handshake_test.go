@@ -318,7 +318,7 @@ func TestAnAbandonedTokenDoesNotGrowMemory(t *testing.T) {
 	for i := range 20 {
 		w.submit(p, "job-"+string(rune('a'+i)), 100)
 	}
-	if e := w.ctl.endpoints[p.conn]; len(e.done) > tokenSpan+4 || int(p.upTo) > tokenSpan+4 {
-		t.Fatalf("%d tokens remembered, granted up to %d", len(e.done), p.upTo)
+	if e := w.ctl.endpoints[p.conn]; e.tokens.len() > tokenSpan+4 || int(p.upTo) > tokenSpan+4 {
+		t.Fatalf("%d tokens remembered, granted up to %d", e.tokens.len(), p.upTo)
 	}
 }

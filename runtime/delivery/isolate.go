@@ -197,7 +197,7 @@ func (c *Controller) ended(now Now, j *job) {
 		c.counts.confirmed++
 		c.notify(j.ref())
 	}
-	c.emit(JobSettled{Ref: j.ref(), DeadLettered: j.dead, Reason: j.reason})
+	c.todo.settled(JobSettled{Ref: j.ref(), DeadLettered: j.dead, Reason: j.reason})
 }
 
 func (c *Controller) notify(ref queue.JobRef) {

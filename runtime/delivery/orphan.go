@@ -42,7 +42,7 @@ func (c *Consumer) adoptOrphan(now Now, claim protocol.Claim) {
 func (g *ConsumerGroup) endOrphan(r *run) {
 	g.release(r)
 	g.running.orphans--
-	g.out = append(g.out, OrphanEnded{MessageID: r.messageID})
+	g.todo.emit(OrphanEnded{MessageID: r.messageID})
 }
 
 func (g *ConsumerGroup) endOrphans() {

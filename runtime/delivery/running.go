@@ -12,6 +12,7 @@ type running struct {
 	byID  map[string]*run
 	byRun map[RunID]*run
 	last  RunID
+	spare []*run // that have ended, to be used again
 	// orphans is how many of them are of an earlier process.
 	orphans int
 	// idleSince is when the last handler ended.
@@ -29,6 +30,7 @@ type run struct {
 	entry     *entry // the delivery that its outcome settles; nil when that is gone
 	abandoned bool
 	orphan    bool
+	limit     time.Duration // of its start, whatever it is changed to meanwhile
 	timeout   *timer
 }
 
@@ -87,8 +89,8 @@ func (c *Consumer) startNext(now Now) bool {
 }
 
 func (c *Consumer) start(now Now, e *entry) {
-	c.running.last++
-	r := &run{id: c.running.last, consumer: c, producer: c.producer, messageID: e.delivery.Job.MessageID, identity: identityOf(&e.delivery)}
+	r := c.running.take()
+	r.consumer, r.producer, r.messageID, r.identity = c, c.producer, e.delivery.Job.MessageID, identityOf(&e.delivery)
 	c.running.byID[r.messageID] = r
 	c.running.byRun[r.id] = r
 	c.runs++
@@ -97,14 +99,33 @@ func (c *Consumer) start(now Now, e *entry) {
 	c.sub.started = max(c.sub.started, d.WorkerSeq)
 	c.counts.started++
 	if c.cfg.HandlerTimeout > 0 {
-		limit := c.cfg.HandlerTimeout // that of its start, whatever it is changed to meanwhile
-		r.timeout = newTimer(func(now Now) { c.abandon(now, r, limit) })
-		c.timers.set(r.timeout, now+limit)
+		r.limit = c.cfg.HandlerTimeout
+		c.timers.set(r.timeout, now+r.limit)
 	}
 	if !c.startedTimer.armed() {
 		c.timers.set(c.startedTimer, now+startReport)
 	}
-	c.emit(StartHandler{Run: r.id, Flow: c.flow, Delivery: d})
+	c.group.todo.start(StartHandler{Run: r.id, Flow: c.flow, Delivery: d})
+}
+
+// take begins a run, in the memory of one that has ended if there is any.
+func (r *running) take() *run {
+	r.last++
+	if n := len(r.spare); n > 0 {
+		again := r.spare[n-1]
+		r.spare = r.spare[:n-1]
+		again.id = r.last
+		return again
+	}
+	fresh := &run{id: r.last}
+	fresh.timeout = newTimer(func(now Now) { fresh.consumer.abandon(now, fresh) })
+	return fresh
+}
+
+// give takes a run back that has ended and that no delivery refers to.
+func (r *running) give(ended *run) {
+	*ended = run{timeout: ended.timeout}
+	r.spare = append(r.spare, ended)
 }
 
 // attach makes the outcome of a run settle a delivery.
@@ -119,7 +140,7 @@ func (c *Consumer) attach(e *entry, r *run) {
 }
 
 // abandon gives an attempt up that runs past its timeout. Its slot stays taken until the handler answers.
-func (c *Consumer) abandon(now Now, r *run, limit time.Duration) {
+func (c *Consumer) abandon(now Now, r *run) {
 	if r.abandoned {
 		return
 	}
@@ -128,12 +149,13 @@ func (c *Consumer) abandon(now Now, r *run, limit time.Duration) {
 	if e := r.entry; e != nil {
 		r.entry = nil
 		c.detached++
-		c.settle(now, e, protocol.Abandoned, "the handler ran past its timeout of "+limit.String(), 0)
+		c.settle(now, e, protocol.Abandoned, "the handler ran past its timeout of "+r.limit.String(), 0)
 	}
 }
 
 func (c *Consumer) handlerDone(now Now, r *run, ev HandlerDone) {
 	c.finish(now, r)
+	defer c.running.give(r)
 	if r.abandoned {
 		c.drop("late-answer")
 		return

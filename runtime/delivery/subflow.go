@@ -38,6 +38,9 @@ type entry struct {
 	sent       bool
 }
 
+// entriesTogether is how many entries of one frame share their memory at most: one that stays long keeps the others' from being freed.
+const entriesTogether = 32
+
 // takenMark stands for every sequence that is taken over above the watermark: nothing else of them is kept (I-12).
 var takenMark = &entry{state: takenEntry}
 
@@ -78,15 +81,22 @@ func (s *subflow) gap() bool { return s.entries.end() > s.expected }
 // changes nothing, but that an envelope which breaks a limit is answered for.
 func (c *Consumer) deliver(now Now, m protocol.SequencedMessage) {
 	turnedAway := false
-	for _, d := range m.Deliveries {
+	var room []entry
+	for i := range m.Deliveries {
+		d := &m.Deliveries[i]
 		if err := d.Validate(); err != nil {
 			c.refuse(now, d.WorkerSeq, err)
 			continue
 		}
-		if !c.admit(now, d) {
+		if !c.admit(now, d.WorkerSeq) {
 			continue
 		}
-		e := &entry{state: bufferedEntry, delivery: d}
+		if len(room) == 0 {
+			room = make([]entry, min(len(m.Deliveries)-i, entriesTogether))
+		}
+		e := &room[0]
+		room = room[1:]
+		e.state, e.delivery = bufferedEntry, *d
 		c.sub.put(d.WorkerSeq, e)
 		c.active(now)
 		if !c.answerKnown(now, e) && !c.accepting() {
@@ -103,8 +113,7 @@ func (c *Consumer) deliver(now Now, m protocol.SequencedMessage) {
 	}
 }
 
-func (c *Consumer) admit(now Now, d protocol.Delivery) bool {
-	seq := d.WorkerSeq
+func (c *Consumer) admit(now Now, seq int64) bool {
 	switch {
 	case seq > c.sub.demand:
 		c.drop("beyond-demand")

@@ -20,11 +20,13 @@ import (
 // world hosts one Controller and any number of Consumers over a memory queue and a perfect, immediate network, whose faults a
 // test injects.
 type world struct {
-	t     testing.TB
-	now   Now
-	queue *memory.Queue
-	ctl   *Controller
-	rnd   *testRandom
+	together bool // machines take all that is on its way before they act
+	taken    bool
+	t        testing.TB
+	now      Now
+	queue    *memory.Queue
+	ctl      *Controller
+	rnd      *testRandom
 
 	todo    []func() // events on their way
 	conns   map[ConnID]*testWorker
@@ -94,9 +96,31 @@ func (w *world) boot(edit func(*ControllerConfig)) {
 }
 
 func (w *world) step(ev Event) {
-	for _, a := range w.ctl.Step(w.now, ev) {
+	w.ctl.Take(w.now, ev)
+	if w.taken = true; !w.together {
+		w.act()
+	}
+}
+
+// act does what the events taken lead to; false if there were none.
+func (w *world) act() bool {
+	if !w.taken {
+		return false
+	}
+	w.taken = false
+	for _, a := range w.ctl.Act(w.now).appendTo(nil) {
 		w.do(a)
 	}
+	return true
+}
+
+// actAll lets every machine act that has taken something.
+func (w *world) actAll() bool {
+	acted := w.act()
+	for _, tw := range w.workers {
+		acted = tw.act() || acted
+	}
+	return acted
 }
 
 func (w *world) later(f func()) { w.todo = append(w.todo, f) }
@@ -209,9 +233,12 @@ func (w *world) resolve(a ResolveClaims) ClaimsResolved {
 // run delivers everything that is on its way, without letting time pass.
 func (w *world) run() {
 	w.t.Helper()
-	for n := 0; len(w.todo) > 0; n++ {
+	for n := 0; len(w.todo) > 0 || w.actAll(); n++ {
 		if n > 2_000_000 {
 			w.t.Fatal("the machines never come to rest")
+		}
+		if len(w.todo) == 0 {
+			continue
 		}
 		f := w.todo[0]
 		w.todo = w.todo[1:]
@@ -450,13 +477,14 @@ func mapsKeys[K comparable, V any](m map[K]V) func(func(K) bool) {
 
 // testWorker is a pod with a sidecar. Without auto its handlers wait for finish.
 type testWorker struct {
-	w    *world
-	name string
-	pod  string // the pod's name; name where empty
-	inc  protocol.Incarnation
-	cons *Consumer
-	conn ConnID
-	dead bool
+	taken bool
+	w     *world
+	name  string
+	pod   string // the pod's name; name where empty
+	inc   protocol.Incarnation
+	cons  *Consumer
+	conn  ConnID
+	dead  bool
 
 	auto         func(d protocol.Delivery) protocol.Outcome
 	running      map[string]StartHandler
@@ -565,8 +593,20 @@ func (tw *testWorker) receive(conn ConnID, m protocol.ToWorker) {
 }
 
 func (tw *testWorker) step(ev ConsumerEvent) {
+	tw.cons.group.Take(tw.w.now, ev)
+	if tw.taken = true; !tw.w.together {
+		tw.act()
+	}
+}
+
+// act does what the events taken lead to; false if there were none.
+func (tw *testWorker) act() bool {
 	w := tw.w
-	for _, a := range tw.cons.Step(w.now, ev) {
+	if !tw.taken {
+		return false
+	}
+	tw.taken = false
+	for _, a := range tw.cons.group.Act(w.now).appendTo(nil) {
 		switch a := a.(type) {
 		case ToController:
 			tw.sent = append(tw.sent, a.Message)
@@ -592,6 +632,7 @@ func (tw *testWorker) step(ev ConsumerEvent) {
 	if st.Buffered+st.Running > st.Unsettled || st.Unsettled < 0 {
 		w.t.Fatalf("worker %s: status %+v", tw.name, st)
 	}
+	return true
 }
 
 func (tw *testWorker) start(a StartHandler) {

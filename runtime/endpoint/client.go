@@ -265,7 +265,10 @@ func (c *Client) received(message protocol.ToProducer) {
 // clientDesk is a Client as the host of its desk.
 type clientDesk struct{ *Client }
 
-func (h clientDesk) say(message protocol.FromProducer, _ queue.Digest) {
+func (h clientDesk) produce(message protocol.Produced, _ queue.Digest) { h.say(message) }
+func (h clientDesk) acknowledge(message protocol.StoredAck)            { h.say(message) }
+
+func (h clientDesk) say(message protocol.FromProducer) {
 	if h.out != nil {
 		h.out.Offer(message)
 	}

@@ -49,7 +49,7 @@ func TestWhatTheEndBreaksOffStaysInTheRunningSet(t *testing.T) {
 		run := delivery.RunID(0)
 		for id := range outcomes {
 			run++
-			w.invoke(delivery.StartHandler{Run: run, Flow: "orders", Delivery: protocol.Delivery{Job: protocol.Job{MessageID: id}}})
+			w.invoke(&delivery.StartHandler{Run: run, Flow: "orders", Delivery: protocol.Delivery{Job: protocol.Job{MessageID: id}}})
 		}
 		cancel()
 		for w.results.len() < len(outcomes) { // the loop is busy until all handlers have answered

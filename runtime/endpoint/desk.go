@@ -12,8 +12,9 @@ import (
 // deskHost is where a desk stands: beside the Controller, in a Producer, or at the other end of a stream, in a Client. Its methods
 // belong to the loop, but for post.
 type deskHost interface {
-	// say takes a message of the desk to the Controller.
-	say(message protocol.FromProducer, digest queue.Digest)
+	// produce and acknowledge take the desk's messages to the Controller.
+	produce(message protocol.Produced, digest queue.Digest)
+	acknowledge(message protocol.StoredAck)
 	// refusing is why nothing is taken now, or nil.
 	refusing() error
 	// whyWaiting is the answer to who has waited for credit for too long.
@@ -124,7 +125,7 @@ func (d *desk) advance() {
 		d.waiting = d.waiting[1:]
 		s.token = token
 		d.open[token] = s
-		d.send(protocol.Produced{Session: d.session, Token: s.token, Job: s.entry.Job}, s)
+		d.host.produce(protocol.Produced{Session: d.session, Token: s.token, Job: s.entry.Job}, s.entry.Digest)
 	}
 }
 
@@ -142,14 +143,6 @@ func (d *desk) token() (uint64, bool) {
 	return d.used, true
 }
 
-func (d *desk) send(message protocol.FromProducer, s *submission) {
-	var digest queue.Digest
-	if s != nil {
-		digest = s.entry.Digest
-	}
-	d.host.say(message, digest)
-}
-
 // receive takes one message of the controller.
 func (d *desk) receive(message protocol.ToProducer) {
 	switch m := message.(type) {
@@ -160,9 +153,7 @@ func (d *desk) receive(message protocol.ToProducer) {
 		d.upTo = max(d.upTo, m.UpTo)
 		d.advance()
 	case protocol.Stored:
-		if m.Session == d.session {
-			d.stored(m)
-		}
+		d.told(&m)
 	case protocol.Refused:
 		if m.Session == d.session {
 			d.refused(m)
@@ -183,16 +174,20 @@ func (d *desk) renew(session string) {
 	d.session, d.used, d.upTo, d.free = session, 0, 0, nil
 }
 
-func (d *desk) stored(m protocol.Stored) {
+// told takes a Stored.
+func (d *desk) told(m *protocol.Stored) {
+	if m.Session != d.session {
+		return
+	}
 	s, ok := d.open[m.Token]
 	if !ok {
 		// Acknowledged before, and the acknowledgement crossed this repeat.
-		d.send(protocol.StoredAck{Session: m.Session, Token: m.Token, MessageID: m.MessageID}, nil)
+		d.host.acknowledge(protocol.StoredAck{Session: m.Session, Token: m.Token, MessageID: m.MessageID})
 		return
 	}
-	s.stored = m
+	s.stored = *m
 	if !s.answered {
-		s.receipt = Receipt{Stored: m, desk: d, submission: s}
+		s.receipt = Receipt{Stored: *m, desk: d, submission: s}
 		s.reply(Answer{Receipt: &s.receipt})
 	}
 	if s.acknowledged {
@@ -210,7 +205,7 @@ func (d *desk) acknowledge(s *submission) {
 
 func (d *desk) finish(s *submission) {
 	delete(d.open, s.token)
-	d.send(protocol.StoredAck{Session: s.stored.Session, Token: s.token, MessageID: s.stored.MessageID}, nil)
+	d.host.acknowledge(protocol.StoredAck{Session: s.stored.Session, Token: s.token, MessageID: s.stored.MessageID})
 }
 
 func (d *desk) refused(m protocol.Refused) {

@@ -46,13 +46,14 @@ func TestRefusedSubmissionsLeaveNothingInLine(t *testing.T) {
 func TestReceiptKeepsWhatItSaid(t *testing.T) {
 	p := NewProducer(ProducerOptions{Config: delivery.DefaultControllerConfig(), Log: logr.Discard(), Intake: delivery.SetIntake{Open: true}})
 	s := &submission{entry: Submission{Job: protocol.Job{MessageID: "id", Payload: []byte("payload")}}, answer: alone(), token: 1}
+	p.desk.renew("one")
 	p.desk.open[1] = s
-	p.desk.stored(protocol.Stored{Session: "one", Token: 1, MessageID: "id", StoreSeq: 5, Verdict: protocol.StoredNew})
+	p.desk.told(&protocol.Stored{Session: "one", Token: 1, MessageID: "id", StoreSeq: 5, Verdict: protocol.StoredNew})
 	receipt := answerTo(s).Receipt
 	p.desk.renew("two")
 	p.desk.waiting, s.token = nil, 2
 	p.desk.open[2] = s
-	p.desk.stored(protocol.Stored{Session: "two", Token: 2, MessageID: "id", StoreSeq: 5, Verdict: protocol.AlreadyStored})
+	p.desk.told(&protocol.Stored{Session: "two", Token: 2, MessageID: "id", StoreSeq: 5, Verdict: protocol.AlreadyStored})
 	if receipt.Verdict != protocol.StoredNew || receipt.Session != "one" || receipt.Token != 1 {
 		t.Errorf("the receipt says %+v now", receipt.Stored)
 	}

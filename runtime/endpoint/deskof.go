@@ -8,8 +8,42 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// deskOf is a Producer as the host of its own desk, whose messages need no stream.
+// deskOf is a Producer as the host of its own desk, whose messages need no stream. They gather until the loop comes to rest.
 type deskOf struct{ *Producer }
+
+// said is what the desk has said and the Controller has not heard.
+type said struct {
+	produced     []producedJob
+	acknowledged []protocol.StoredAck
+}
+
+type producedJob struct {
+	message protocol.Produced
+	digest  queue.Digest
+}
+
+func (s *said) empty() bool { return len(s.produced)+len(s.acknowledged) == 0 }
+
+func (s *said) clear() {
+	clear(s.produced)
+	clear(s.acknowledged)
+	s.produced, s.acknowledged = s.produced[:0], s.acknowledged[:0]
+}
+
+// hearDesk gives the Controller all that its own desk has said, in one step.
+func (p *Producer) hearDesk() {
+	if p.controller != nil {
+		for i := range p.said.acknowledged {
+			p.controller.Take(p.loop.last, delivery.ProducerMessage{Conn: p.deskConn, Message: p.said.acknowledged[i]})
+		}
+		for i := range p.said.produced {
+			job := &p.said.produced[i]
+			p.controller.Take(p.loop.last, delivery.ProducerMessage{Conn: p.deskConn, Message: job.message, Digest: job.digest})
+		}
+	}
+	p.said.clear()
+	p.act()
+}
 
 // attachDesk opens the desk at a fresh Controller.
 func (p *Producer) attachDesk() {
@@ -17,8 +51,12 @@ func (p *Producer) attachDesk() {
 	p.step(delivery.ProducerAttached{Conn: p.deskConn, MaxCredits: p.options.Credits})
 }
 
-func (h deskOf) say(message protocol.FromProducer, digest queue.Digest) {
-	h.step(delivery.ProducerMessage{Conn: h.deskConn, Message: message, Digest: digest})
+func (h deskOf) produce(message protocol.Produced, digest queue.Digest) {
+	h.said.produced = append(h.said.produced, producedJob{message, digest})
+}
+
+func (h deskOf) acknowledge(message protocol.StoredAck) {
+	h.said.acknowledged = append(h.said.acknowledged, message)
 }
 
 func (h deskOf) refusing() error {

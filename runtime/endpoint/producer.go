@@ -99,8 +99,9 @@ type Producer struct {
 	controller *delivery.Controller
 	config     delivery.ControllerConfig
 	intake     delivery.SetIntake
-	todo       []delivery.Event
+	events     []delivery.Event // raised by the actions of a step, for after it
 	stepping   bool
+	said       said
 	stopping   bool
 	stopBy     time.Time
 	failure    *delivery.Failed
@@ -250,10 +251,16 @@ func (p *Producer) tick() {
 	p.step(delivery.Tick{})
 }
 
-// rest writes what the last events led to, where that takes no time: what came together is one batch.
+// rest does what is better done once for many events: what the desk has said is one step, and what the last steps have to write one batch,
+// where that takes no time.
 func (p *Producer) rest() {
-	for p.unwritten != nil {
-		p.applyNow()
+	for p.unwritten != nil || !p.said.empty() {
+		if !p.said.empty() {
+			p.hearDesk()
+		}
+		if p.unwritten != nil {
+			p.applyNow()
+		}
 	}
 }
 
@@ -267,21 +274,54 @@ func (p *Producer) step(event delivery.Event) {
 	if p.controller == nil {
 		return
 	}
-	p.todo = append(p.todo, event)
 	if p.stepping {
+		p.events = append(p.events, event)
+		return
+	}
+	p.controller.Take(p.loop.last, event)
+	p.act()
+}
+
+// act does what the events taken lead to.
+func (p *Producer) act() {
+	if p.controller == nil {
 		return
 	}
 	p.stepping = true
-	for done := 0; done < len(p.todo); { // the actions append to it
-		next := p.todo[done]
-		done++
-		for _, action := range p.controller.Step(p.loop.last, next) {
+	for done := 0; ; done++ { // the actions append to the events
+		p.executeAll(p.controller.Act(p.loop.last))
+		if done == len(p.events) {
+			break
+		}
+		p.controller.Take(p.loop.last, p.events[done])
+	}
+	clear(p.events)
+	p.events = p.events[:0]
+	p.stepping = false
+}
+
+func (p *Producer) executeAll(todo *delivery.Todo) {
+	stored, settled := todo.Stored, todo.Settled
+	for _, action := range todo.Actions {
+		switch action.(type) {
+		case delivery.TellStored:
+			p.tellStored(&stored[0])
+			stored = stored[1:]
+		case delivery.TellSettled:
+			p.waiters.settle(settled[0])
+			settled = settled[1:]
+		default:
 			p.execute(action)
 		}
 	}
-	clear(p.todo)
-	p.todo = p.todo[:0]
-	p.stepping = false
+}
+
+func (p *Producer) tellStored(to *delivery.StoredTo) {
+	if to.Conn == p.deskConn {
+		p.desk.told(&to.Stored)
+	} else if out, ok := p.producers[to.Conn]; ok {
+		out.Offer(to.Stored)
+	}
 }
 
 func (p *Producer) execute(action delivery.Action) {
@@ -307,8 +347,6 @@ func (p *Producer) execute(action delivery.Action) {
 		} else if out, ok := p.producers[a.Conn]; ok {
 			out.Offer(a.Message)
 		}
-	case delivery.JobSettled:
-		p.waiters.settle(a)
 	case delivery.ResolveClaims:
 		p.resolve(a)
 	case delivery.Failed:

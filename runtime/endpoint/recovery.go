@@ -29,6 +29,7 @@ func (p *Producer) Recover() {
 func (p *Producer) begin() {
 	p.incarnation++
 	p.forgetUnwritten()
+	p.said.clear()
 	p.began = p.options.Clock.Now()
 	p.controller = delivery.NewController(p.config, p.options.Random)
 	if p.options.Halted != nil && p.incarnation == 1 {

@@ -61,8 +61,8 @@ func (w *Worker) holdLeft() {
 func (w *Worker) AppReplaced() { w.loop.post(func() { w.step(delivery.OrphansGone{}) }) }
 
 // begin records a run. If that fails, its job goes back and no other is taken before the running set can be written again.
-func (w *Worker) begin(start delivery.StartHandler) bool {
-	d := start.Delivery
+func (w *Worker) begin(start *delivery.StartHandler) bool {
+	d := &start.Delivery
 	err := w.options.Running.Begin(start.Flow, protocol.Claim{
 		MessageID: d.Job.MessageID, StoreSeq: d.StoreSeq, Attempt: d.Attempt, Ticket: d.Ticket, State: protocol.ClaimLost,
 	})

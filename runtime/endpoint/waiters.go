@@ -26,6 +26,9 @@ type verdict struct {
 }
 
 func (w waiters) settle(a delivery.JobSettled) {
+	if len(w) == 0 {
+		return
+	}
 	for _, waiter := range w[a.Ref.StoreSeq] {
 		waiter <- verdict{settled: Settled{DeadLettered: a.DeadLettered, Reason: a.Reason}}
 	}

@@ -98,15 +98,15 @@ type Worker struct {
 	// Owned by the loop.
 	group    *delivery.ConsumerGroup
 	links    map[string]*link // by flow
-	runs     map[delivery.RunID]context.CancelCauseFunc
+	runs     map[delivery.RunID]*attempt
 	beat     time.Duration            // the shortest heartbeat of all flows
 	appReady bool                     // the app's own word
 	queued   []delivery.ConsumerEvent // raised by the actions of a step, for after it
-	idle     []runner                 // that wait for a handler to run
+	idle     []*runner                // that wait for a handler to run
 	runCtx   context.Context
 	handlers sync.WaitGroup
-	results  mailbox[finished] // not of the loop alone
-	take     func()            // takeResults
+	results  mailbox[*runner] // that have run a handler; not of the loop alone
+	take     func()           // takeResults
 
 	mu         sync.Mutex
 	drained    chan struct{}
@@ -136,7 +136,7 @@ func NewWorker(options WorkerOptions) *Worker {
 		log:     options.Log,
 		loop:    newLoop(options.Clock),
 		links:   map[string]*link{},
-		runs:    map[delivery.RunID]context.CancelCauseFunc{},
+		runs:    map[delivery.RunID]*attempt{},
 		runCtx:  context.Background(),
 		drained: make(chan struct{}),
 	}
@@ -269,19 +269,34 @@ func (w *Worker) paused(gap time.Duration) {
 
 // step gives the machine an event, and those that its actions raise.
 func (w *Worker) step(event delivery.ConsumerEvent) {
-	w.once(event)
+	w.group.Take(w.loop.last, event)
+	w.act()
+}
+
+// act does what the events taken lead to.
+func (w *Worker) act() {
+	w.execute(w.group.Act(w.loop.last))
 	for len(w.queued) > 0 {
-		event, w.queued = w.queued[0], w.queued[1:]
-		w.once(event)
+		event := w.queued[0]
+		w.queued = w.queued[1:]
+		w.group.Take(w.loop.last, event)
+		w.execute(w.group.Act(w.loop.last))
 	}
 }
 
 // post queues an event for after the step that goes on.
 func (w *Worker) post(event delivery.ConsumerEvent) { w.queued = append(w.queued, event) }
 
-func (w *Worker) once(event delivery.ConsumerEvent) {
-	for _, action := range w.group.Step(w.loop.last, event) {
+func (w *Worker) execute(todo *delivery.ConsumerTodo) {
+	starts := todo.Starts
+	for _, action := range todo.Actions {
 		switch a := action.(type) {
+		case delivery.StartNext:
+			start := &starts[0]
+			starts = starts[1:]
+			if w.begin(start) {
+				w.invoke(start)
+			}
 		case delivery.ToController:
 			if l := w.link(a.Conn); l != nil {
 				l.out.Offer(a.Message)
@@ -289,10 +304,6 @@ func (w *Worker) once(event delivery.ConsumerEvent) {
 		case delivery.Reconnect:
 			if l := w.link(a.Conn); l != nil {
 				l.close()
-			}
-		case delivery.StartHandler:
-			if w.begin(a) {
-				w.invoke(a)
 			}
 		case delivery.ProducersEvicted:
 			w.log.Info("forgot producers for want of room: jobs of theirs that had finished may run once more",
@@ -302,8 +313,8 @@ func (w *Worker) once(event delivery.ConsumerEvent) {
 		case delivery.OrphanEnded:
 			w.options.Running.End(a.MessageID)
 		case delivery.CancelHandler:
-			if cancel, ok := w.runs[a.Run]; ok {
-				cancel(ErrAbandoned)
+			if attempt, ok := w.runs[a.Run]; ok {
+				attempt.end(ErrAbandoned)
 			}
 		case delivery.Drained:
 			w.mu.Lock()
@@ -329,16 +340,17 @@ func (w *Worker) link(conn delivery.ConnID) *link {
 
 // handled takes the word of a handler. A failure after the end of Run says nothing: it may be this worker that broke off, and the app may
 // still be at it, which the next process of the pod has to know.
-func (w *Worker) handled(start delivery.StartHandler, result Result) {
+func (w *Worker) handled(r *runner) {
+	start, result := &r.start, &r.result
 	delete(w.runs, start.Run)
 	if w.runCtx.Err() != nil && result.Outcome != protocol.Confirmed {
 		return
 	}
 	w.options.Running.End(start.Delivery.Job.MessageID)
-	w.step(delivery.HandlerDone{Run: start.Run, Outcome: result.Outcome, Reason: result.Reason, RetryAfter: result.RetryAfter})
+	w.group.Take(w.loop.last, delivery.HandlerDone{Run: start.Run, Outcome: result.Outcome, Reason: result.Reason, RetryAfter: result.RetryAfter})
 }
 
-func (w *Worker) handle(ctx context.Context, handler Handler, d protocol.Delivery) (result Result) {
+func (w *Worker) handle(ctx context.Context, handler Handler, d *protocol.Delivery) (result Result) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			w.log.Error(fmt.Errorf("handler panicked: %v", cause), "the attempt counts as failed", "messageID", d.Job.MessageID)
@@ -348,5 +360,5 @@ func (w *Worker) handle(ctx context.Context, handler Handler, d protocol.Deliver
 			result.Outcome = protocol.Nacked
 		}
 	}()
-	return handler.Handle(ctx, d)
+	return handler.Handle(ctx, *d)
 }
