@@ -124,8 +124,9 @@ func (p *Pending) Answered(answer endpoint.Answer) (acknowledge bool) {
 // submitter is what Producer and Client have in common.
 type submitter struct {
 	to interface {
-		Post(entries ...endpoint.Submission)
-		Push(entries ...endpoint.Submission)
+		Post(entry endpoint.Submission)
+		Push(entry endpoint.Submission)
+		PushAll(entries []endpoint.Submission)
 	}
 	slots  *semaphore.Weighted
 	manual bool
@@ -184,7 +185,7 @@ func (s *submitter) handOver(ctx context.Context, jobs []Job, pending []Pending,
 	entries := make([]endpoint.Submission, 0, len(jobs))
 	for i, job := range jobs {
 		if !s.slots.TryAcquire(1) {
-			s.to.Push(entries...)
+			s.to.PushAll(entries)
 			entries = entries[:0]
 			if err := s.acquire(ctx); err != nil {
 				for ; i < len(jobs); i++ {
@@ -197,7 +198,7 @@ func (s *submitter) handOver(ctx context.Context, jobs []Job, pending []Pending,
 		entries = append(entries, submission(job, &pending[i]))
 		handed++
 	}
-	s.to.Push(entries...)
+	s.to.PushAll(entries)
 	return handed
 }
 

@@ -120,14 +120,42 @@ func (c *Controller) Step(now Now, ev Event) []Action {
 // Take applies one event and leaves what it makes possible to Act, which has to follow: once for all events that came together, since what
 // they make possible together is fewer messages and larger batches.
 func (c *Controller) Take(now Now, ev Event) {
+	if c.takes() {
+		c.handle(now, ev)
+	}
+}
+
+// TakeProduced is Take of a ProducerMessage that is a Produced, for a host that has many of them: it needs no memory for the event.
+func (c *Controller) TakeProduced(now Now, conn ConnID, m *protocol.Produced, digest queue.Digest) {
+	if !c.takes() {
+		return
+	}
+	if e := c.endpoint(conn); e != nil {
+		c.produced(now, e, *m, digest)
+	}
+}
+
+// TakeStoredAck is TakeProduced for a StoredAck.
+func (c *Controller) TakeStoredAck(conn ConnID, m *protocol.StoredAck) {
+	if !c.takes() {
+		return
+	}
+	if e := c.endpoint(conn); e != nil {
+		c.storedAck(e, *m)
+	}
+}
+
+// takes prepares for an event; false means that this incarnation has ended.
+func (c *Controller) takes() bool {
 	if c.acted {
 		c.todo.reset()
 		c.acted = false
 	}
-	if c.phase != PhaseFailed {
-		c.took = true
-		c.handle(now, ev)
+	if c.phase == PhaseFailed {
+		return false
 	}
+	c.took = true
+	return true
 }
 
 // Act returns what the host must do after the events taken. It is valid until the next Take; the messages in it for good.

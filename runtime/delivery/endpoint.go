@@ -106,12 +106,20 @@ func (c *Controller) detach(conn ConnID) {
 	c.endpointsL = slices.DeleteFunc(c.endpointsL, func(x *endpoint) bool { return x == e })
 }
 
+// endpoint returns the one that a message is of. Where it has ended, the message counts as dropped.
+func (c *Controller) endpoint(conn ConnID) *endpoint {
+	e := c.endpoints[conn]
+	if e == nil {
+		c.drop("unknown-endpoint")
+	}
+	return e
+}
+
 func (e *endpoint) unanswered() int { return int(e.upTo - e.answered) }
 
 func (c *Controller) producerMessage(now Now, ev ProducerMessage) {
-	e, ok := c.endpoints[ev.Conn]
-	if !ok {
-		c.drop("unknown-endpoint")
+	e := c.endpoint(ev.Conn)
+	if e == nil {
 		return
 	}
 	switch m := ev.Message.(type) {

@@ -12,7 +12,9 @@ import (
 // it returns is how often the queue was written, and how each job ended.
 func unreliable(t *testing.T, together bool) (writes int, dead map[string]bool) {
 	t.Helper()
-	w := newWorld(t, func(c *ControllerConfig) { c.MaxAttempts, c.BackoffInitial, c.BackoffMax = 1000, time.Millisecond, time.Second })
+	w := newWorld(t, func(c *ControllerConfig) {
+		c.MaxAttempts, c.BackoffInitial, c.BackoffMax = 1000, time.Millisecond, time.Second
+	})
 	w.together = together
 	answers := []protocol.Outcome{
 		protocol.Confirmed, protocol.Nacked, protocol.Confirmed, protocol.Delayed, protocol.Confirmed, protocol.HandedBack, protocol.Confirmed,

@@ -89,18 +89,23 @@ func DialProducerPeer(peer func() transport.Peer) func(context.Context) (Produce
 }
 
 // Post is Producer.Post over the stream.
-func (c *Client) Post(entries ...Submission) {
-	c.hand(entries, c.loop.post)
+func (c *Client) Post(entry Submission) {
+	if s := entry.valid(); s != nil {
+		c.hand([]*submission{s}, c.loop.post)
+	}
 }
 
 // Push is Producer.Push over the stream.
-func (c *Client) Push(entries ...Submission) {
-	c.hand(entries, c.loop.do)
+func (c *Client) Push(entry Submission) {
+	if s := entry.valid(); s != nil {
+		c.hand([]*submission{s}, c.loop.do)
+	}
 }
 
-func (c *Client) hand(entries []Submission, to func(func()) bool) {
-	var few [8]*submission // most often there is one
-	pending := appendValid(few[:0], entries)
+// PushAll is Producer.PushAll over the stream.
+func (c *Client) PushAll(entries []Submission) { c.hand(allValid(entries), c.loop.do) }
+
+func (c *Client) hand(pending []*submission, to func(func()) bool) {
 	first, open := c.inbox.put(pending...)
 	if !open {
 		refuse(pending, ErrUnavailable)

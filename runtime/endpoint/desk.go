@@ -47,9 +47,8 @@ type submission struct {
 	acknowledged bool
 	withdrawn    bool         // given up while waiting
 	expires      delivery.Now // when it has waited for credit for too long
-	answer       Reply
-	stored       protocol.Stored // as last told
-	receipt      Receipt         // the caller's, with the answer: nothing here touches it afterwards
+	storedIn     string       // the session that has told it stored; empty before
+	receipt      Receipt      // the caller's, with the answer: nothing here touches it afterwards
 }
 
 func newDesk(host deskHost) *desk {
@@ -79,7 +78,7 @@ func refuse(submissions []*submission, err error) {
 func (s *submission) reply(a Answer) {
 	if !s.answered {
 		s.answered = true
-		s.acknowledged = s.answer.Answered(a) || s.acknowledged
+		s.acknowledged = s.entry.Reply.Answered(a) || s.acknowledged
 	}
 }
 
@@ -185,7 +184,7 @@ func (d *desk) told(m *protocol.Stored) {
 		d.host.acknowledge(protocol.StoredAck{Session: m.Session, Token: m.Token, MessageID: m.MessageID})
 		return
 	}
-	s.stored = *m
+	s.storedIn = m.Session
 	if !s.answered {
 		s.receipt = Receipt{Stored: *m, desk: d, submission: s}
 		s.reply(Answer{Receipt: &s.receipt})
@@ -198,14 +197,14 @@ func (d *desk) told(m *protocol.Stored) {
 // acknowledge is the caller's word that its answer was delivered.
 func (d *desk) acknowledge(s *submission) {
 	s.acknowledged = true
-	if stored := &s.stored; d.open[s.token] == s && stored.Token == s.token && stored.Session == d.session {
+	if d.open[s.token] == s && s.storedIn == d.session {
 		d.finish(s)
 	}
 }
 
 func (d *desk) finish(s *submission) {
 	delete(d.open, s.token)
-	d.host.acknowledge(protocol.StoredAck{Session: s.stored.Session, Token: s.token, MessageID: s.stored.MessageID})
+	d.host.acknowledge(protocol.StoredAck{Session: d.session, Token: s.token, MessageID: s.entry.Job.MessageID})
 }
 
 func (d *desk) refused(m protocol.Refused) {
@@ -242,7 +241,7 @@ func (d *desk) withdraw(s *submission) {
 
 func (d *desk) giveUp(s *submission) {
 	s.withdrawn = true
-	s.entry = Submission{}
+	s.entry = Submission{Reply: s.entry.Reply}
 	d.gone++
 	s.reply(Answer{Err: d.host.whyWaiting()})
 }

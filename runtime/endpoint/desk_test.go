@@ -17,7 +17,7 @@ func TestRefusedSubmissionsLeaveNothingInLine(t *testing.T) {
 	p := NewProducer(ProducerOptions{Config: delivery.DefaultControllerConfig(), Log: logr.Discard(), Intake: delivery.SetIntake{Open: true}})
 	waits := func() *submission {
 		job := protocol.Job{MessageID: "id", Payload: []byte("payload")}
-		return &submission{entry: Submission{Job: job}, answer: alone()}
+		return &submission{entry: Submission{Job: job, Reply: alone()}}
 	}
 	begun := waits()
 	begun.token = 7
@@ -45,7 +45,7 @@ func TestRefusedSubmissionsLeaveNothingInLine(t *testing.T) {
 // A receipt is its caller's: what the controller repeats, or says of the same job in another session, does not change it in the caller's hands.
 func TestReceiptKeepsWhatItSaid(t *testing.T) {
 	p := NewProducer(ProducerOptions{Config: delivery.DefaultControllerConfig(), Log: logr.Discard(), Intake: delivery.SetIntake{Open: true}})
-	s := &submission{entry: Submission{Job: protocol.Job{MessageID: "id", Payload: []byte("payload")}}, answer: alone(), token: 1}
+	s := &submission{entry: Submission{Job: protocol.Job{MessageID: "id", Payload: []byte("payload")}, Reply: alone()}, token: 1}
 	p.desk.renew("one")
 	p.desk.open[1] = s
 	p.desk.told(&protocol.Stored{Session: "one", Token: 1, MessageID: "id", StoreSeq: 5, Verdict: protocol.StoredNew})
@@ -71,7 +71,7 @@ func alone() *place {
 }
 
 func answerTo(s *submission) Answer {
-	b := s.answer.(*place).batch
+	b := s.entry.Reply.(*place).batch
 	<-b.complete
 	return b.answers[0]
 }

@@ -34,11 +34,11 @@ func (s *said) clear() {
 func (p *Producer) hearDesk() {
 	if p.controller != nil {
 		for i := range p.said.acknowledged {
-			p.controller.Take(p.loop.last, delivery.ProducerMessage{Conn: p.deskConn, Message: p.said.acknowledged[i]})
+			p.controller.TakeStoredAck(p.deskConn, &p.said.acknowledged[i])
 		}
 		for i := range p.said.produced {
 			job := &p.said.produced[i]
-			p.controller.Take(p.loop.last, delivery.ProducerMessage{Conn: p.deskConn, Message: job.message, Digest: job.digest})
+			p.controller.TakeProduced(p.loop.last, p.deskConn, &job.message, job.digest)
 		}
 	}
 	p.said.clear()

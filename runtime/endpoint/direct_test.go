@@ -68,7 +68,7 @@ func (r *replies) Answered(answer endpoint.Answer) bool {
 	return true
 }
 
-func post(to interface{ Post(...endpoint.Submission) }, reply endpoint.Reply, from, n int) {
+func post(to interface{ Post(endpoint.Submission) }, reply endpoint.Reply, from, n int) {
 	for i := from; i < from+n; i++ {
 		job := jobNamed(fmt.Sprintf("job-%05d", i))
 		to.Post(endpoint.Submission{Job: job, Digest: endpoint.Digest(job), Reply: reply})

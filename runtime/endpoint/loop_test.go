@@ -75,18 +75,18 @@ func TestLoopKeepsOrderWhoeverDrives(t *testing.T) {
 	}
 }
 
-func TestLoopRunsAClosureWhereItComesFromIfNobodyDrives(t *testing.T) {
+func TestLoopRestsAfterAClosureThatItsCallerRan(t *testing.T) {
 	l, m, _ := startLoop(t)
 	if err := l.call(t.Context(), func() { m.rests = 0 }); err != nil {
 		t.Fatal(err)
 	}
-	ran := false
-	l.do(func() { ran = true }) // no synchronisation: it is over when do returns, or somebody else was driving
-	if err := l.call(t.Context(), func() {}); err != nil {
+	ran, rests := false, 0
+	l.do(func() { ran = true })
+	if err := l.call(t.Context(), func() { rests = m.rests }); err != nil {
 		t.Fatal(err)
 	}
-	if !ran || m.rests == 0 {
-		t.Errorf("ran: %v, rests: %d, want it run and a rest after it", ran, m.rests)
+	if !ran || rests == 0 {
+		t.Errorf("ran: %v, rests: %d, want it run and a rest after it", ran, rests)
 	}
 }
 

@@ -60,29 +60,40 @@ func AcknowledgeAll(receipts []*Receipt) {
 	}
 }
 
-// Post hands jobs over and returns at once; each Submission's Reply gets its answer, in an order of their own. What arrives together is
-// written together. A submission that gets no credit within CreditWait is refused; one that got it waits for the queue.
-func (p *Producer) Post(entries ...Submission) {
-	var few [8]*submission // most often there is one
-	p.hand(appendValid(few[:0], entries), p.loop.post)
+// Post hands a job over and returns at once; its Reply gets the answer. What arrives together is written together. A submission that gets no
+// credit within CreditWait is refused; one that got it waits for the queue.
+func (p *Producer) Post(entry Submission) {
+	if s := entry.valid(); s != nil {
+		p.hand([]*submission{s}, p.loop.post)
+	}
 }
 
-// Push is Post for a caller that waits for the answers next: where the flow is idle it does the work itself, which saves handing it over. It
+// Push is Post for a caller that waits for the answer next: where the flow is idle it does the work itself, which saves handing it over. It
 // must hold no lock that a Reply takes.
-func (p *Producer) Push(entries ...Submission) {
-	var few [8]*submission
-	p.hand(appendValid(few[:0], entries), p.loop.do)
+func (p *Producer) Push(entry Submission) {
+	if s := entry.valid(); s != nil {
+		p.hand([]*submission{s}, p.loop.do)
+	}
 }
 
-// appendValid answers those that break a limit, and appends the others.
-func appendValid(pending []*submission, entries []Submission) []*submission {
+// PushAll is Push for several jobs, which get their answers in an order of their own.
+func (p *Producer) PushAll(entries []Submission) { p.hand(allValid(entries), p.loop.do) }
+
+// valid makes a submission, or answers one that breaks a limit and returns nil.
+func (entry *Submission) valid() *submission {
+	if err := entry.Job.Validate(0); err != nil {
+		entry.Reply.Answered(Answer{Err: err})
+		return nil
+	}
+	return &submission{entry: *entry}
+}
+
+func allValid(entries []Submission) []*submission {
+	pending := make([]*submission, 0, len(entries))
 	for i := range entries {
-		entry := &entries[i]
-		if err := entry.Job.Validate(0); err != nil {
-			entry.Reply.Answered(Answer{Err: err})
-			continue
+		if s := entries[i].valid(); s != nil {
+			pending = append(pending, s)
 		}
-		pending = append(pending, &submission{entry: *entry, answer: entry.Reply})
 	}
 	return pending
 }
@@ -119,7 +130,8 @@ func (p *Producer) SubmitBatch(ctx context.Context, entries []Submission) []Answ
 			b.answers[i].Err = err
 			continue
 		}
-		submissions[i] = submission{entry: entries[i], answer: &b.places[i]}
+		submissions[i] = submission{entry: entries[i]}
+		submissions[i].entry.Reply = &b.places[i]
 		pending = append(pending, &submissions[i])
 	}
 	if b.open = len(pending); b.open == 0 {
