@@ -282,6 +282,17 @@ func (p *Producer) step(event delivery.Event) {
 	p.act()
 }
 
+// stepTogether is step for the messages of a frame.
+func (p *Producer) stepTogether(events []delivery.ProducerMessage) {
+	if p.controller == nil {
+		return
+	}
+	for _, event := range events {
+		p.controller.Take(p.loop.last, event)
+	}
+	p.act()
+}
+
 // act does what the events taken lead to.
 func (p *Producer) act() {
 	if p.controller == nil {

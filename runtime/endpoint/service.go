@@ -295,12 +295,7 @@ func (p *Producer) fromProducer(conn delivery.ConnID, out *transport.Outbox[prot
 			events[i].Digest = Digest(produced.Job)
 		}
 	}
-	posted := p.loop.do(func() {
-		for _, event := range events {
-			p.step(event)
-		}
-	})
-	if !posted {
+	if !p.loop.do(func() { p.stepTogether(events) }) {
 		return status.Error(codes.Unavailable, "the producer is stopping")
 	}
 	return nil
