@@ -147,32 +147,3 @@ func (p *Producer) read(a delivery.ReadJobs) {
 		return delivery.JobsRead{Op: a.Op, Jobs: jobs, Err: err}, nil
 	})
 }
-
-// compactLimit bounds one round, so that writes are not held up for long.
-const compactLimit = 1000
-
-// compact forgets tombstones that are old enough, until ctx ends.
-func (p *Producer) compact(ctx context.Context) {
-	wait := p.options.CompactEvery
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.options.Clock.After(wait):
-		}
-		wait = p.options.CompactEvery
-		epoch := queue.Epoch(p.epoch.Load())
-		if epoch == 0 {
-			continue
-		}
-		operation, cancel := context.WithTimeout(ctx, p.operationTimeout())
-		removed, err := p.options.Queue.Compact(operation, epoch, compactLimit)
-		cancel()
-		if err != nil {
-			// Not worth more than a debug line: what matters also shows in the next write.
-			p.log.V(1).Info("compacting the queue failed", "cause", err.Error())
-		} else if removed == compactLimit {
-			wait = min(wait, 100*time.Millisecond)
-		}
-	}
-}
