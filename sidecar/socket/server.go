@@ -17,6 +17,8 @@ const (
 	maxStreams       = 128
 	maxHeaderBytes   = 64 << 10
 	handshakeTimeout = 10 * time.Second
+	// windowBytes is fixed: gRPC would otherwise ask for the right size with a ping after each message that comes alone.
+	windowBytes = 1 << 20
 	// fastestPing is how often a client may ping; more often ends its connection.
 	fastestPing = 5 * time.Second
 	// never is long enough.
@@ -38,6 +40,8 @@ func Serve(path string, maxReceive int, register func(grpc.ServiceRegistrar)) (*
 	server := grpc.NewServer(
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxRecvMsgSize(maxReceive),
+		grpc.StaticStreamWindowSize(windowBytes),
+		grpc.StaticConnWindowSize(windowBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: never}),
