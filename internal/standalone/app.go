@@ -83,13 +83,13 @@ func (a *app) once(ctx context.Context) error {
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("could not be started: %w", err)
 	}
+	group := command.Process.Pid
+	if err := a.guard.began(group); err != nil { // first of all: until then nobody ends the app if this process is killed
+		a.say("%s: %v", a.name, err)
+	}
 	began := a.clock.Now()
 	a.since.Store(&began)
 	defer a.since.Store(nil)
-	group := command.Process.Pid
-	if err := a.guard.began(group); err != nil {
-		a.say("%s: %v", a.name, err)
-	}
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 	defer a.guard.end(group)

@@ -87,7 +87,7 @@ func TestTheGuardKillsWhatIsLeft(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- a.once(ctx) }()
-	transporttest.Eventually(t, "the app runs", func() bool { return content(a, "self") != "" })
+	transporttest.Eventually(t, "the app runs, and the guard knows of it", func() bool { return content(a, "self") != "" && !a.runningSince().IsZero() })
 	a.guard.close()
 	if err := <-ended; err == nil {
 		t.Error("the app has ended well")
