@@ -53,15 +53,13 @@ func place(t testing.TB, options queuetest.Options, adjust func(local.Options) l
 	}
 }
 
-func TestContract(t *testing.T) {
-	t.Run("in the journal", func(t *testing.T) { queuetest.Run(t, backend) })
-	t.Run("in the tree", func(t *testing.T) { queuetest.Run(t, hasty) })
-}
+func TestContract(t *testing.T) { queuetest.Run(t, backend) }
 
-func TestFlow(t *testing.T) {
-	t.Run("in the journal", func(t *testing.T) { flowtest.Run(t, backend) })
-	t.Run("in the tree", func(t *testing.T) { flowtest.Run(t, hasty) })
-}
+func TestContractInTheTree(t *testing.T) { queuetest.Run(t, hasty) }
+
+func TestFlow(t *testing.T) { flowtest.Run(t, backend) }
+
+func TestFlowInTheTree(t *testing.T) { flowtest.Run(t, hasty) }
 
 // spoil damages the second of three rows.
 func spoil(t testing.TB, dir string, damage queuetest.Damage) bool {
