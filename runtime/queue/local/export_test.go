@@ -38,6 +38,14 @@ func SetTreeGate(q *Queue, gate func() error) {
 	q.lane.Release()
 }
 
+// SetTreeSync runs sync after each commit of the tree, of which none may be under way; its error is that of the commit, which shows
+// nevertheless.
+func SetTreeSync(q *Queue, sync func() error) {
+	_ = q.lane.Hold(context.Background())
+	q.treeSync = sync
+	q.lane.Release()
+}
+
 // Waiting is how many operations wait for a commit that has not started.
 func Waiting(q *Queue) int { return q.lane.Waiting() }
 

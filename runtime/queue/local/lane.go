@@ -66,6 +66,9 @@ func (q *Queue) update(deeds func(*draft)) error {
 		if err := q.journal.erase(); err != nil {
 			return fmt.Errorf("taking back what failed before: %w", err)
 		}
+		if err := q.confirmTree(); err != nil {
+			return fmt.Errorf("writing once more what failed before: %w", err)
+		}
 		d, done := q.draft()
 		defer done()
 		deeds(d)
@@ -184,16 +187,49 @@ func (q *Queue) bypass(c *changes) error {
 	// The engine shows a commit a moment before it is synced: until then nobody looks.
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	_, err := q.transact(func(t *table) error {
+	q.doubtful = true
+	if _, err := q.transact(func(t *table) error {
 		if err := t.write(l.sorted(), l.state.cursor); err != nil {
 			return err
 		}
 		return t.writeRest(l)
-	})
-	if err == nil {
-		q.active.state = c.state
+	}); err != nil {
+		return errors.Join(err, q.readState())
 	}
-	return err
+	q.doubtful, q.active.state = false, c.state
+	return nil
+}
+
+// readState takes the tree's state for that of the queue. Where the last sync of a commit fails, the engine shows the commit nevertheless:
+// nothing may go on from the state before. The tree must be up to date.
+func (q *Queue) readState() error {
+	return q.db.View(func(tx *bolt.Tx) error {
+		t, err := openTable(tx)
+		if err == nil {
+			q.active.state = t.state
+		}
+		return err
+	})
+}
+
+// confirmTree commits once more after a commit that failed: what it may show has to be synced before anything rests on it.
+func (q *Queue) confirmTree() error {
+	if !q.doubtful {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, err := q.transact(func(t *table) error {
+		t.put(t.meta, keyState, encodeState(keyState, t.state))
+		return t.failure
+	}); err != nil {
+		return err
+	}
+	if err := q.readState(); err != nil {
+		return err
+	}
+	q.doubtful = false
+	return nil
 }
 
 // look is one consistent view of the queue. It runs apart from the caller, who leaves at the context's end. The reader is done with the

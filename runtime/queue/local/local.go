@@ -81,6 +81,7 @@ type Queue struct {
 	settling *settling // nil if nothing is frozen
 	mostRows int
 	perRow   int64 // bytes that a row touched in the last piece; the settling's
+	doubtful bool  // a group that went to the tree at once failed, and may show there
 
 	mu     sync.RWMutex // guards which layers there are and what they hold; only the holder of the lane adds to the active one
 	active *layer
@@ -88,6 +89,7 @@ type Queue struct {
 
 	gate     func() error // tests make commits hang or fail here; nil otherwise
 	treeGate func() error // and the tree's here
+	treeSync func() error // and the last sync of the tree's here
 }
 
 var (

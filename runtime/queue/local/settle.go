@@ -149,5 +149,10 @@ func (q *Queue) transact(deed func(*table) error) (bytes int64, err error) {
 	if err := tx.Commit(); err != nil {
 		return 0, err
 	}
+	if q.treeSync != nil {
+		if err := q.treeSync(); err != nil {
+			return 0, err
+		}
+	}
 	return stats.PageAlloc, q.space.measure(q.db)
 }

@@ -108,3 +108,47 @@ func TestGroupLargerThanTheJournal(t *testing.T) {
 		t.Errorf("%d jobs, want %d", len(found), len(want))
 	}
 }
+
+// A group that went to the tree at once, and failed in the last sync, shows there all the same. What comes after it goes on from there:
+// nothing is lost under a sequence that is given twice, and its repeat is synced before it is answered.
+func TestGroupLargerThanTheJournalThatFailsAtItsEnd(t *testing.T) {
+	failure := errors.New("input/output error")
+	large := bytes.Repeat([]byte("large"), 100_000)
+	for name, loads := range map[string]bool{"it is repeated": false, "the queue is loaded anew": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			q := hastyQueue(t, dir, 1000)
+			_, _, epoch := load(t, q)
+			store(t, q, epoch, 0, "a", "b")
+			batch := queue.Batch{Cursor: 2, Stores: []queue.StoreRequest{request("c", large)}}
+			syncs := 0
+			local.SetTreeSync(q, func() error {
+				if syncs++; syncs == 2 { // the first brings the tree up to date
+					return failure
+				}
+				return nil
+			})
+			if _, err := q.Apply(t.Context(), epoch, batch); !errors.Is(err, failure) || queue.Terminal(err) {
+				t.Fatalf("error %v, want that of the disk, retriable", err)
+			}
+			if loads {
+				_, _, epoch = load(t, q)
+			}
+			result, err := q.Apply(t.Context(), epoch, batch)
+			if err != nil || result.Cursor != 3 || result.Stores[0].StoreSeq != 3 {
+				t.Fatalf("the repeat: %+v, error %v, want sequence and cursor 3", result, err)
+			}
+			if syncs < 3 {
+				t.Error("the repeat rests on a commit that was never synced")
+			}
+			store(t, q, epoch, 3, "d")
+			want := map[string]string{"a": "payload of a", "b": "payload of b", "c": string(large), "d": "payload of d"}
+			if found, err := reopened(t, read(t, dir)); err != nil || !maps.Equal(found, want) {
+				t.Errorf("after a crash: %d jobs, error %v, want %d", len(found), err, len(want))
+			}
+			if found := contents(t, q, &epoch); !maps.Equal(found, want) {
+				t.Errorf("%d jobs, want %d", len(found), len(want))
+			}
+		})
+	}
+}
