@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/queue/internal/ledger"
@@ -25,19 +26,15 @@ func (q *Queue) Load(ctx context.Context, owner string, visit func(queue.Row) er
 	return q.own(ctx, owner)
 }
 
-// visitAll visits the rows of the layers and of the tree, which is read a chunk at a time. The layers stay as they are meanwhile: nobody
-// adds to the active one, and the frozen one holds after it is in the tree as well.
+// visitAll visits the rows of the layers and of the tree, which is read a chunk at a time. Nobody adds to the layers meanwhile, and what the
+// frozen one says holds after it is in the tree as well. It works on a copy all the same: a read goes on after its caller has left.
 func (q *Queue) visitAll(ctx context.Context, visit func(queue.Row) error) error {
 	q.mu.RLock()
-	v := view{layers: q.layers()}
-	state, changed := q.active.state, v.changed()
+	state, changed := q.active.state, (&view{layers: q.layers()}).changed()
 	q.mu.RUnlock()
 	last, seen := int64(0), int64(0)
 	for {
-		rows, err := look(ctx, q, func(now *view) ([]queue.Row, error) {
-			v := view{layers: v.layers, tree: now.tree}
-			return v.rowsAfter(changed, last, loadChunk)
-		})
+		rows, err := look(ctx, q, func(now *view) ([]queue.Row, error) { return now.rowsAfter(changed, last, loadChunk) })
 		if err != nil {
 			return err
 		}
@@ -60,22 +57,20 @@ func (q *Queue) visitAll(ctx context.Context, visit func(queue.Row) error) error
 	}
 }
 
-// rowsAfter reads and checks the next rows above a sequence.
+// rowsAfter reads and checks the next rows above a sequence: those of the tree, but for what the changed rows say otherwise.
 func (v *view) rowsAfter(changed []row, after int64, limit int) ([]queue.Row, error) {
 	var found []queue.Row
 	err := v.scan(rows, changed, after, func(e ledger.Entry) (bool, error) {
 		found = append(found, e.Row())
-		return len(found) < limit, v.indexed(e)
+		return len(found) < limit, v.indexed(changed, e)
 	})
 	return found, err
 }
 
 // indexed compares an entry with what is found under its id.
-func (v *view) indexed(e ledger.Entry) error {
-	for _, l := range v.layers {
-		if l.rows[e.StoreSeq] != nil {
-			return nil // its id came with it
-		}
+func (v *view) indexed(changed []row, e ledger.Entry) error {
+	if _, found := slices.BinarySearchFunc(changed, e.StoreSeq, bySeq); found {
+		return nil // its id came with it
 	}
 	t, err := v.tree()
 	if err != nil {

@@ -101,6 +101,8 @@ func (v *view) changed() []row {
 	return copies
 }
 
+func bySeq(r row, seq int64) int { return cmp.Compare(r.StoreSeq, seq) }
+
 // scan visits the entries of one bucket above a sequence, ascending, until told to stop: those of the tree, but for what the changed
 // rows say otherwise. From the start it also meets keys that no sequence can have.
 func (v *view) scan(b bucket, changed []row, after int64, visit func(ledger.Entry) (more bool, err error)) error {
@@ -111,7 +113,7 @@ func (v *view) scan(b bucket, changed []row, after int64, visit func(ledger.Entr
 	if err != nil {
 		return err
 	}
-	next, _ := slices.BinarySearchFunc(changed, after+1, func(r row, seq int64) int { return cmp.Compare(r.StoreSeq, seq) })
+	next, _ := slices.BinarySearchFunc(changed, after+1, bySeq)
 	changed = changed[next:]
 	cursor := t.bucket(b).Cursor()
 	key, record := cursor.First()
