@@ -69,8 +69,8 @@ const (
 	writtenAhead = 1 << 20
 )
 
-// createJournal makes an empty journal with halves of so many bytes; zero means a share of the volume. What is there under the name
-// belongs to no queue.
+// createJournal makes an empty journal with halves of so many bytes; zero means a share of the volume, or as much as there is room for. What
+// is there under the name belongs to no queue.
 func createJournal(path string, half int64, random io.Reader) (shape journalShape, err error) {
 	if shape.half = half; half == 0 {
 		volume, err := volumeBytes(filepath.Dir(path))
@@ -87,8 +87,16 @@ func createJournal(path string, half int64, random io.Reader) (shape journalShap
 		return shape, err
 	}
 	err = allocate(file, 0, 2*shape.half)
+	for ; err != nil && outOfSpace(err) && half == 0 && shape.half > smallestHalf; err = allocate(file, 0, 2*shape.half) {
+		shape.half = max(shape.half/2/journalBlock*journalBlock, smallestHalf)
+		if err := file.Truncate(0); err != nil { // it has some of the blocks
+			return shape, errors.Join(err, file.Close())
+		}
+	}
 	if err == nil {
 		err = file.Sync()
+	} else {
+		err = errors.Join(err, file.Truncate(0)) // the volume needs them
 	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		return shape, err

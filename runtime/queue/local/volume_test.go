@@ -162,3 +162,33 @@ func (v *volume) verify() {
 		}
 	}
 }
+
+// Data of the first build become those of this one also on a volume that is nearly full: the journal is then as small as it has to be.
+func TestDataOfTheFirstBuildOnAFullVolume(t *testing.T) {
+	volume := smallVolume(t, 64) // of which a journal has 2 MiB where there is room
+	dir := filepath.Join(volume, "queue")
+	q := open(t, dir)
+	_, _, epoch := load(t, q)
+	store(t, q, epoch, 0, "a", "b")
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	edit(t, dir, local.MakeOld)
+	journal := filepath.Join(dir, local.JournalName)
+	if err := os.Truncate(journal, 600<<10); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, volume)
+	if err := os.Remove(journal); err != nil {
+		t.Fatal(err)
+	}
+	q = open(t, dir)
+	rows, _, epoch := load(t, q)
+	if len(rows) != 2 {
+		t.Fatalf("rows %v", rows)
+	}
+	refs := []queue.JobRef{rows[0].JobRef}
+	if _, err := q.Apply(t.Context(), epoch, queue.Batch{Accepts: refs, Confirms: refs}); err != nil {
+		t.Errorf("confirming on a full volume: %v", err)
+	}
+}
