@@ -288,6 +288,7 @@ func (l *loop) sleep() time.Duration {
 	at, ok := l.m.deadline()
 	if ok && at <= l.last {
 		l.m.tick()
+		l.m.rest()
 		at, ok = l.m.deadline()
 	}
 	if !ok {

@@ -90,6 +90,40 @@ func TestLoopRestsAfterAClosureThatItsCallerRan(t *testing.T) {
 	}
 }
 
+// restless has one thing to do by itself, which leaves something for the next rest.
+type restless struct {
+	idleMachine
+	ticked bool
+	rested chan struct{}
+}
+
+func (m *restless) deadline() (delivery.Now, bool) { return 0, !m.ticked }
+func (m *restless) tick()                          { m.ticked = true }
+func (m *restless) heartbeat() time.Duration       { return time.Hour }
+func (m *restless) rest() {
+	if m.ticked && m.rested != nil {
+		close(m.rested)
+		m.rested = nil
+	}
+}
+
+// What a tick leaves for the next rest does not wait for an event, or for the next look at the clock.
+func TestLoopRestsAfterATick(t *testing.T) {
+	rested := make(chan struct{})
+	l := newLoop(clock.RealClock{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go l.run(ctx, &restless{rested: rested}, func() bool { return true })
+	t.Cleanup(func() {
+		cancel()
+		<-l.done
+	})
+	select {
+	case <-rested:
+	case <-time.After(10 * time.Second):
+		t.Error("the loop let go of the machine without a rest after its tick")
+	}
+}
+
 func TestLoopMakesCallersWaitWhileTooMuchIsQueued(t *testing.T) {
 	l, _, _ := startLoop(t)
 	driving, goOn := make(chan struct{}), make(chan struct{})
