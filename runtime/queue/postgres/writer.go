@@ -155,10 +155,13 @@ func (w *writer) insertJobs(entries []*held) {
 		room = h.body.appendHead(room[:0], h.after.JobRef)
 		return h.body.checksumAfter(room)
 	}
-	payload := len(entries[0].body.payload)
+	payload := 0
+	for _, h := range entries {
+		payload += len(h.body.payload)
+	}
 	w.expect(len(entries), w.sql.insertJobs, append(append([]any{w.flow}, keysOf(entries, sum)...),
 		texts(entries, 64, func(buf []byte, h *held) []byte { return append(buf, h.body.headers...) }),
-		texts(entries, payload, func(buf []byte, h *held) []byte { return append(buf, h.body.payload...) }),
+		texts(entries, payload/len(entries)+1, func(buf []byte, h *held) []byte { return append(buf, h.body.payload...) }),
 		numbers(entries, bodySum))...)
 }
 
