@@ -79,3 +79,28 @@ func TestMigrationFromFormat1(t *testing.T) {
 		t.Errorf("rows %v", rows)
 	}
 }
+
+// What a flow has left in tables of format 1 can be removed without a migration, which writers of other flows may not be ready for.
+func TestRemoveFromFormat1(t *testing.T) {
+	server := postgrestest.Shared(t)
+	database := server.Database(t)
+	now := time.Unix(1_000_000, 0).UTC()
+	entries := []ledger.Entry{
+		{JobRef: refTo(1, "settled"), Status: ledger.Confirmed, Accepted: true, StoredAt: now, Since: now},
+		{JobRef: refTo(2, "stored"), Status: ledger.Stored, PayloadBytes: len("payload of stored"), StoredAt: now},
+	}
+	options := optionsAt(server.Address(), database)
+	if err := postgres.Format1(t.Context(), server.URL(database), options.FlowUID, 2, entries); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} {
+		if found, err := postgres.Remove(t.Context(), options); found != want || err != nil {
+			t.Fatalf("found %t, want %t, %v", found, want, err)
+		}
+	}
+	check := `DO $$ BEGIN IF EXISTS (SELECT FROM workpulling.jobs) OR EXISTS (SELECT FROM workpulling.settled) OR EXISTS (SELECT FROM workpulling.flows)
+		OR (SELECT version FROM workpulling.format) <> 1 THEN RAISE 'rows are left, or it is another format'; END IF; END $$`
+	if err := server.Exec(t.Context(), database, check); err != nil {
+		t.Error(err)
+	}
+}

@@ -30,7 +30,7 @@ func Remove(ctx context.Context, options Options) (found bool, err error) {
 	q := &Queue{pool: pool, hide: hide, sql: statementsIn(cmp.Or(options.Schema, DefaultSchema))}
 	version, err := formatOf(ctx, pool, cmp.Or(options.Schema, DefaultSchema))
 	if err == nil && version > 0 {
-		found, err = q.remove(ctx, options.FlowUID)
+		found, err = q.remove(ctx, version, options.FlowUID)
 	}
 	if err != nil {
 		return found, fmt.Errorf("removing the queue from PostgreSQL: %w", q.explain(ctx, err))
@@ -38,14 +38,19 @@ func Remove(ctx context.Context, options Options) (found bool, err error) {
 	return found, nil
 }
 
-func (q *Queue) remove(ctx context.Context, flowUID string) (found bool, err error) {
-	if err := q.pool.QueryRow(ctx, q.sql.fenceAll, flowUID).Scan(&q.flow); err != nil {
+// remove leaves the format of the tables as it is: writers of other flows may be of a build that reads no newer one.
+func (q *Queue) remove(ctx context.Context, version int, flowUID string) (found bool, err error) {
+	fence, drops := q.sql.fenceAll, []string{q.sql.dropJobs, q.sql.dropIDs, q.sql.dropSettlements}
+	if version == 1 {
+		fence, drops = q.sql.fenceFirst, []string{q.sql.dropJobs, q.sql.dropSettled}
+	}
+	if err := q.pool.QueryRow(ctx, fence, flowUID).Scan(&q.flow); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
 			return false, nil
 		}
 		return false, err
 	}
-	for _, sql := range []string{q.sql.dropJobs, q.sql.dropIDs, q.sql.dropSettlements} {
+	for _, sql := range drops {
 		if err := removeAll(ctx, q.pool, sql, q.flow); err != nil {
 			return true, err
 		}

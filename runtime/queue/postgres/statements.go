@@ -23,6 +23,7 @@ type statements struct {
 	fenceAll, dropJobs, dropIDs        string
 	dropSettlements                    string
 	dropWorkers, dropAudit, dropFlow   string
+	fenceFirst, dropSettled            string // of tables of format 1
 }
 
 // entryOfJob and entryOfID are the columns of an entry, in the order in which readEntry takes them.
@@ -149,5 +150,8 @@ func statementsIn(schema string) statements {
 		dropWorkers: in(`DELETE FROM $S.workers WHERE flow = $1`),
 		dropAudit:   in(`DELETE FROM $S.audit WHERE flow = $1`),
 		dropFlow:    in(`DELETE FROM $S.flows WHERE flow = $1`),
+
+		fenceFirst:  in(`UPDATE $S.flows SET epoch = epoch + 1, writer = '' WHERE uid = $1 RETURNING flow`),
+		dropSettled: in(`DELETE FROM $S.settled WHERE ctid = ANY(ARRAY(SELECT ctid FROM $S.settled WHERE flow = $1 ORDER BY flow, seq LIMIT $2))`),
 	}
 }
