@@ -171,7 +171,7 @@ func (c *Controller) claimsResolved(now Now, ev ClaimsResolved) {
 		switch j := c.seen(ref); {
 		case j == nil:
 		case slices.Contains(ev.Dropped, ref): // its handler was too late
-			c.emit(JobSettled{Ref: ref, DeadLettered: true, Reason: "a person dropped it"})
+			c.todo.settled(JobSettled{Ref: ref, DeadLettered: true, Reason: "a person dropped it"})
 		default:
 			c.completed(ref, j)
 		}
@@ -196,7 +196,7 @@ func (c *Controller) completed(ref queue.JobRef, finished *job) {
 	if finished != nil {
 		settled.Reason = finished.reason
 	}
-	c.emit(settled)
+	c.todo.settled(settled)
 }
 
 // ticket is what the binding's worker can claim the job with.

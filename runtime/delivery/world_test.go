@@ -108,7 +108,15 @@ func (w *world) act() bool {
 		return false
 	}
 	w.taken = false
-	for _, a := range w.ctl.Act(w.now).appendTo(nil) {
+	todo := w.ctl.Act(w.now)
+	for _, a := range todo.Actions { // hosts look for these in their lists alone
+		to, _ := a.(ToProducer)
+		_, stored := to.Message.(protocol.Stored)
+		if _, settled := a.(JobSettled); stored || settled {
+			w.t.Errorf("%T stands among the actions", a)
+		}
+	}
+	for _, a := range todo.appendTo(nil) {
 		w.do(a)
 	}
 	return true
