@@ -187,6 +187,10 @@ func (q *Queue) bypass(c *changes) error {
 	// The engine shows a commit a moment before it is synced: until then nobody looks.
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	before, err := q.readState()
+	if err != nil {
+		return err
+	}
 	q.doubtful = true
 	if _, err := q.transact(func(t *table) error {
 		if err := t.write(l.sorted(), l.state.cursor); err != nil {
@@ -194,25 +198,28 @@ func (q *Queue) bypass(c *changes) error {
 		}
 		return t.writeRest(l)
 	}); err != nil {
-		return errors.Join(err, q.readState())
+		shown, unread := q.readState()
+		q.doubtful = unread != nil || shown != before
+		return errors.Join(err, unread)
 	}
 	q.doubtful, q.active.state = false, c.state
 	return nil
 }
 
-// readState takes the tree's state for that of the queue. Where the last sync of a commit fails, the engine shows the commit nevertheless:
-// nothing may go on from the state before. The tree must be up to date.
-func (q *Queue) readState() error {
-	return q.db.View(func(tx *bolt.Tx) error {
+// readState takes the tree's state for that of the queue, and returns the number of the commit that it is of. Where the last sync of a
+// commit fails, the engine shows the commit nevertheless: nothing may go on from the state before. The tree must be up to date.
+func (q *Queue) readState() (commit int, err error) {
+	err = q.db.View(func(tx *bolt.Tx) error {
 		t, err := openTable(tx)
 		if err == nil {
-			q.active.state = t.state
+			q.active.state, commit = t.state, tx.ID()
 		}
 		return err
 	})
+	return commit, err
 }
 
-// confirmTree commits once more after a commit that failed: what it may show has to be synced before anything rests on it.
+// confirmTree commits once more after a commit that failed and shows: it has to be synced before anything rests on it.
 func (q *Queue) confirmTree() error {
 	if !q.doubtful {
 		return nil
@@ -225,7 +232,7 @@ func (q *Queue) confirmTree() error {
 	}); err != nil {
 		return err
 	}
-	if err := q.readState(); err != nil {
+	if _, err := q.readState(); err != nil {
 		return err
 	}
 	q.doubtful = false

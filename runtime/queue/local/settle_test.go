@@ -152,3 +152,26 @@ func TestGroupLargerThanTheJournalThatFailsAtItsEnd(t *testing.T) {
 		})
 	}
 }
+
+// A group that went to the tree at once, and found no space there, holds up nothing that the journal has room for.
+func TestGroupLargerThanTheJournalOnAFullDisk(t *testing.T) {
+	q := hastyQueue(t, t.TempDir(), 1000)
+	_, _, epoch := load(t, q)
+	store(t, q, epoch, 0, "a", "b")
+	if err := local.Drain(q); err != nil {
+		t.Fatal(err)
+	}
+	local.SetTreeGate(q, func() error { return syscall.ENOSPC })
+	batch := queue.Batch{Cursor: 2, Stores: []queue.StoreRequest{request("c", bytes.Repeat([]byte("large"), 100_000))}}
+	if _, err := q.Apply(t.Context(), epoch, batch); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("error %v, want that of the disk", err)
+	}
+	refs := []queue.JobRef{{MessageID: "a", StoreSeq: 1}}
+	if _, err := q.Apply(t.Context(), epoch, queue.Batch{Accepts: refs, Confirms: refs}); err != nil {
+		t.Errorf("confirming on a full disk: %v", err)
+	}
+	local.SetTreeGate(q, nil)
+	if found := contents(t, q, &epoch); !maps.Equal(found, map[string]string{"b": "payload of b"}) {
+		t.Errorf("found %v", found)
+	}
+}
