@@ -78,7 +78,7 @@ func TestDamagedPages(t *testing.T) {
 // A journal that is damaged anywhere leads to the right jobs or to a clear error, but for one case: a damaged last group looks as one that
 // a crash cut off.
 func TestDamagedJournal(t *testing.T) {
-	const jobs, rounds = 40, 60
+	const jobs, rounds, blockBytes = 40, 60, 4096
 	source := t.TempDir()
 	q := hastyQueue(t, source, 1000)
 	_, _, epoch := load(t, q)
@@ -102,17 +102,22 @@ func TestDamagedJournal(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	start, end := bytes.IndexFunc(journal, notZero), bytes.LastIndexFunc(journal, notZero)
+	last := end / blockBytes * blockBytes // where the last group starts: what spoils it and the one before looks like the crash that cut off both
 	right, refused, short := 0, 0, 0
 	for round := range rounds {
 		spoiled := bytes.Clone(journal)
 		at := start + random.IntN(end-start)
+		stretch := spoiled[at:end]
+		if at < last {
+			stretch = spoiled[at:last]
+		}
 		switch round % 5 {
 		case 0:
 			spoiled[at] ^= 1 << random.IntN(8)
 		case 1:
-			clear(spoiled[at:min(at+random.IntN(9000), end)])
+			clear(stretch[:min(random.IntN(9000), len(stretch))])
 		case 2:
-			copy(spoiled[at:end], journal[start+random.IntN(end-start):][:random.IntN(5000)])
+			copy(stretch, journal[start+random.IntN(end-start):][:random.IntN(5000)])
 		case 3:
 			spoiled = spoiled[:at]
 		case 4:
