@@ -92,6 +92,9 @@ func inspect(path, flow string) (format uint64, err error) {
 			if format, err = identify(tx, flow); err != nil {
 				return err
 			}
+			if err := walkBranches(tx, path); err != nil {
+				return err
+			}
 			return walk(tx)
 		})
 	}), db.Close())
@@ -100,22 +103,40 @@ func inspect(path, flow string) (format uint64, err error) {
 // walk visits every page of the tree. The engine does so as well while it opens a file for writing, but in a goroutine of its
 // own, where a damaged page would end the process; here it is an error. The second visit finds the pages in memory.
 func walk(tx *bolt.Tx) error {
+	var names order
+	if err := tx.ForEach(func(name []byte, _ *bolt.Bucket) error { return names.next("of buckets", name) }); err != nil {
+		return err
+	}
 	for _, name := range append([][]byte{bucketWorkers}, buckets...) {
 		bucket := tx.Bucket(name)
 		if bucket == nil {
 			continue // the bucket that came later; identify has found all others
 		}
-		var last []byte
+		var keys order
 		if err := bucket.ForEach(func(key, value []byte) error {
-			if value == nil || bytes.Compare(last, key) >= 0 {
-				return fmt.Errorf("%w: damaged file: bucket %s is out of order at %x", queue.ErrConflict, name, key)
+			if value == nil {
+				return fmt.Errorf("%w: damaged file: bucket %s holds a bucket", queue.ErrConflict, name)
 			}
-			last = key
-			return nil
+			return keys.next(string(name), key)
 		}); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// order is the last key of a walk.
+type order struct{ last []byte }
+
+// next takes the key that follows. It reads all of it: a damaged length leads out of the file, where the engine must not be the first to look.
+func (o *order) next(bucket string, key []byte) error {
+	if len(key) > bolt.MaxKeySize {
+		return fmt.Errorf("%w: damaged file: the bucket %s has a key of %d bytes", queue.ErrConflict, bucket, len(key))
+	}
+	if bytes.Compare(o.last, key) >= 0 {
+		return fmt.Errorf("%w: damaged file: the bucket %s is out of order at %x", queue.ErrConflict, bucket, key)
+	}
+	o.last = append(o.last[:0], key...)
 	return nil
 }
 

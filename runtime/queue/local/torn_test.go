@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -72,6 +73,49 @@ func TestDamagedPages(t *testing.T) {
 	t.Logf("%d of %d refused, the others were right", refused, rounds)
 	if refused == 0 {
 		t.Error("no damage was ever met: this test tests nothing")
+	}
+}
+
+// A page that speaks of a key beyond the end of the file is met with an error.
+func TestAKeyOfImpossibleLength(t *testing.T) {
+	const pageBytes, headBytes, branch, leaf = 4096, 16, 1, 2
+	lengthAt := map[uint16]int{branch: 4, leaf: 8}
+	source := t.TempDir()
+	q := open(t, source)
+	_, _, epoch := load(t, q)
+	for i := range int64(300) {
+		id := fmt.Sprintf("job-%d", i+1)
+		if _, err := q.Apply(t.Context(), epoch, queue.Batch{Cursor: i, Stores: []queue.StoreRequest{request(id, payloadOf(id))}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := contents(t, q, &epoch)
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	image := read(t, source)
+	tried := map[uint16]int{}
+	for _, at := range usedPages(t, filepath.Join(source, local.FileName)) {
+		spoiled := bytes.Clone(image[local.FileName])
+		page := spoiled[at*pageBytes:]
+		kind := binary.NativeEndian.Uint16(page[8:])
+		if lengthAt[kind] == 0 || binary.NativeEndian.Uint16(page[10:]) == 0 {
+			continue
+		}
+		if tried[kind]++; kind == leaf && tried[leaf]%8 != 0 {
+			continue // some of them will do: each has the whole journal beside it
+		}
+		binary.NativeEndian.PutUint32(page[headBytes+lengthAt[kind]:], 0x0800_000a)
+		found, err := reopened(t, map[string][]byte{local.FileName: spoiled, local.JournalName: image[local.JournalName]})
+		if err == nil && !maps.Equal(found, want) {
+			t.Errorf("page %d: %d jobs, want %d, and no error", at, len(found), len(want))
+		}
+		if kind == branch && !errors.Is(err, queue.ErrConflict) {
+			t.Errorf("page %d: error %v, want a conflict", at, err)
+		}
+	}
+	if tried[branch] == 0 || tried[leaf] < 8 {
+		t.Errorf("spoilt %v: this test tests nothing", tried)
 	}
 }
 
