@@ -25,7 +25,7 @@ var areas = []area{
 		"runtime.semacquire", "sync.", "internal/sync.", "context.", "time.",
 	}},
 	{"allocation", []string{"runtime.mallocgc", "runtime.newobject", "runtime.makeslice", "runtime.growslice", "runtime.mapassign", "runtime.morestack", "runtime.newstack"}},
-	{"TLS", []string{"crypto/"}},
+	{"TLS and digests", []string{"crypto/"}},
 	{"protobuf", []string{"google.golang.org/protobuf"}},
 	{"gRPC", []string{"google.golang.org/grpc", "golang.org/x/net/"}},
 	{"HTTP", []string{"net/http", "net/textproto", "net/url", "mime"}},

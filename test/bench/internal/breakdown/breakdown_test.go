@@ -27,7 +27,7 @@ func TestAreaOf(t *testing.T) {
 		{"queue", []string{"runtime.memmove", ours + "/runtime/queue/memory.(*Queue).Apply"}},
 		{"bbolt", []string{"go.etcd.io/bbolt.(*node).put", ours + "/runtime/queue/local.(*Queue).Apply"}},
 		{"system calls", []string{"internal/runtime/syscall.Syscall6", "syscall.write", "net.(*conn).Write", "crypto/tls.(*Conn).Write"}},
-		{"TLS", []string{"crypto/internal/fips140/aes/gcm.gcmAesEnc", "crypto/tls.(*Conn).Write", "google.golang.org/grpc.x"}},
+		{"TLS and digests", []string{"crypto/internal/fips140/aes/gcm.gcmAesEnc", "crypto/tls.(*Conn).Write", "google.golang.org/grpc.x"}},
 		{"driver and apps", []string{ours + "/test/bench/internal/trial.(*driver).flood"}},
 		{"scheduling and channels", []string{"runtime.selectgo", ours + "/runtime/endpoint.(*Worker).run"}},
 		{"other", []string{"strings.Builder"}},
@@ -74,10 +74,10 @@ func TestReadAddsUpProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]Share{{other, 0.5}, {"TLS", 0.25}, {"delivery machines", 0.25}}, got); diff != "" {
+	if diff := cmp.Diff([]Share{{other, 0.5}, {"TLS and digests", 0.25}, {"delivery machines", 0.25}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if text := Text(got, 0.02); text != "TLS 25 %, delivery machines 25 %, the rest 50 %" {
+	if text := Text(got, 0.02); text != "TLS and digests 25 %, delivery machines 25 %, the rest 50 %" {
 		t.Errorf("text %q", text)
 	}
 }
