@@ -66,7 +66,7 @@ func (b *branches) look(page uint64) error {
 		return err
 	}
 	var children []uint64
-	for at := 0; at < len(elements.keys); at++ {
+	for at := range elements.keys {
 		if elements.keys[at] > elements.room {
 			return fmt.Errorf("%w: damaged file: page %d has a key that ends beyond it", queue.ErrConflict, page)
 		}
@@ -111,7 +111,7 @@ func (b *branches) read(page uint64) (found elements, err error) {
 	if _, err := b.file.ReadAt(body, start+pageHeadBytes); err != nil {
 		return found, fmt.Errorf("reading page %d: %w", page, err)
 	}
-	for at := int64(0); at < count; at++ {
+	for at := range count {
 		element := body[at*branchElementBytes:]
 		place, length := int64(binary.NativeEndian.Uint32(element)), int64(binary.NativeEndian.Uint32(element[4:]))
 		found.keys = append(found.keys, pageHeadBytes+at*branchElementBytes+place+length)
