@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"net"
-	"net/http/httptest"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -38,14 +37,7 @@ func sidecar(t *testing.T, socket string) (streams *handler.Streams, stop func()
 }
 
 func TestAppOverStreams(t *testing.T) {
-	l, err := openLedger(filepath.Join(t.TempDir(), "effects"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := httptest.NewServer(routes(l))
-	defer store.Close()
-	closed := httptest.NewServer(nil)
-	closed.Close()
+	l, store, closed := stores(t)
 
 	cases := map[string]struct {
 		store, document string
@@ -85,12 +77,7 @@ func TestAppOverStreams(t *testing.T) {
 
 // A sidecar that starts anew gets a new stream, and an app that is told to end finishes what it has.
 func TestAppOpensItsStreamAgainAndLeavesInOrder(t *testing.T) {
-	l, err := openLedger(filepath.Join(t.TempDir(), "effects"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := httptest.NewServer(routes(l))
-	defer store.Close()
+	l, store, _ := stores(t)
 	socket := filepath.Join(t.TempDir(), "s")
 	_, stop := sidecar(t, socket)
 	ctx, leave := context.WithCancel(t.Context())

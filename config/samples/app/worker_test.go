@@ -24,15 +24,21 @@ func deliver(t *testing.T, w *worker, message, document string) (status int, ret
 	return answer.Code, answer.Header().Get("Retry-After")
 }
 
-func TestWorkerAnswers(t *testing.T) {
+// stores are one of effects, with its ledger, and one that does not answer.
+func stores(t *testing.T) (l *ledger, store, closed *httptest.Server) {
+	t.Helper()
 	l, err := openLedger(filepath.Join(t.TempDir(), "effects"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := httptest.NewServer(routes(l))
-	defer store.Close()
-	closed := httptest.NewServer(nil)
+	store, closed = httptest.NewServer(routes(l)), httptest.NewServer(nil)
+	t.Cleanup(store.Close)
 	closed.Close()
+	return l, store, closed
+}
+
+func TestWorkerAnswers(t *testing.T) {
+	l, store, closed := stores(t)
 
 	cases := map[string]struct {
 		store, message, document string
