@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
@@ -33,7 +32,7 @@ func BenchmarkWorkerStream(b *testing.B) {
 			stream := pullFrom(b, &frameSource{message: message, frames: frames})
 			b.ReportAllocs()
 			b.ResetTimer()
-			before := processorTime(b)
+			before := transporttest.ProcessorTime(b)
 			if err := stream.Send(protocol.Heartbeat{BindingRef: ack.BindingRef}); err != nil {
 				b.Fatal(err)
 			}
@@ -46,7 +45,7 @@ func BenchmarkWorkerStream(b *testing.B) {
 				}
 			}
 			b.StopTimer()
-			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(transporttest.ProcessorTime(b)-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
 }
@@ -109,14 +108,4 @@ func pullFrom(b *testing.B, source pb.WorkPullingServer) *transport.WorkerStream
 	}
 	b.Cleanup(stream.Close)
 	return stream
-}
-
-// processorTime is what this process has used, in nanoseconds.
-func processorTime(b *testing.B) int64 {
-	b.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	return used.Utime.Nano() + used.Stime.Nano()
 }

@@ -3,10 +3,10 @@ package handler_test
 import (
 	"fmt"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/workpulling/workpulling/runtime/endpoint"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 	"github.com/workpulling/workpulling/sidecar/handler"
 	"github.com/workpulling/workpulling/sidecar/handler/apptest"
 )
@@ -31,7 +31,7 @@ func BenchmarkStreamHop(b *testing.B) {
 			jobs := make(chan struct{}, tc.concurrency)
 			b.ReportAllocs()
 			b.ResetTimer()
-			before := processorTime(b)
+			before := transporttest.ProcessorTime(b)
 			var handling sync.WaitGroup
 			for range b.N {
 				jobs <- struct{}{}
@@ -44,7 +44,7 @@ func BenchmarkStreamHop(b *testing.B) {
 			}
 			handling.Wait()
 			b.StopTimer()
-			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(transporttest.ProcessorTime(b)-before)/float64(b.N), "cpu-ns/op")
 			b.ReportMetric(float64(b.N)/float64(app.Frames()), "jobs/frame")
 		})
 	}
@@ -57,14 +57,4 @@ func headers(n int) map[string]string {
 		out[fmt.Sprint("ce-attribute", i)] = "a value of some length"
 	}
 	return out
-}
-
-// processorTime is what this process has used, in nanoseconds.
-func processorTime(b *testing.B) int64 {
-	b.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	return used.Utime.Nano() + used.Stime.Nano()
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/workpulling/workpulling/runtime/endpoint"
 	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 	"github.com/workpulling/workpulling/sidecar/handler"
 )
 
@@ -178,7 +179,7 @@ func BenchmarkHTTPHop(b *testing.B) {
 	d := delivery()
 	d.Job.Payload, d.Job.Headers = make([]byte, 256), nil
 	b.ReportAllocs()
-	before := processorTime(b)
+	before := transporttest.ProcessorTime(b)
 	b.SetParallelism(8)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
@@ -187,5 +188,5 @@ func BenchmarkHTTPHop(b *testing.B) {
 			}
 		}
 	})
-	b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(transporttest.ProcessorTime(b)-before)/float64(b.N), "cpu-ns/op")
 }

@@ -188,6 +188,17 @@ func (b *bed) pods(ctx context.Context, pool string) []string {
 	return strings.Fields(names)
 }
 
+// killThree kills the app of one worker, the runtime of another, and the pod of a third, of a pool that has no more.
+func (b *bed) killThree(ctx context.Context, pool string) {
+	GinkgoHelper()
+	pods := b.pods(ctx, pool)
+	Expect(pods).To(HaveLen(3))
+	By("killing an app, a runtime and a pod")
+	Expect(kubectl.Kill(ctx, b.namespace, pods[0], "/app")).To(Succeed())
+	Expect(kubectl.Kill(ctx, b.namespace, pods[1], "/workpulling/sidecar")).To(Succeed())
+	Expect(b.get(ctx, "delete", "pod", pods[2], "--grace-period=0", "--force")).Error().NotTo(HaveOccurred())
+}
+
 // producing applies the sample of an app beside the producer.
 func (b *bed) producing(ctx context.Context) {
 	GinkgoHelper()

@@ -42,14 +42,7 @@ var _ = Describe("The main job", Label("smoke"), func() {
 		b.samples(ctx, slow)
 		r := b.submit(ctx, "documents", 300)
 		r.started(ctx, 20)
-		pods := b.pods(ctx, "documents")
-		Expect(pods).To(HaveLen(3))
-
-		By("killing an app, a runtime and a pod")
-		Expect(kubectl.Kill(ctx, b.namespace, pods[0], "/app")).To(Succeed())
-		Expect(kubectl.Kill(ctx, b.namespace, pods[1], "/workpulling/sidecar")).To(Succeed())
-		Expect(b.get(ctx, "delete", "pod", pods[2], "--grace-period=0", "--force")).Error().NotTo(HaveOccurred())
-
+		b.killThree(ctx, "documents")
 		r.accepted(ctx)
 		r.finished(ctx)
 		b.settled(ctx, "documents")

@@ -61,61 +61,46 @@ func (b *branches) walk() error {
 
 // look checks one page, and goes on to those that it leads to if the first of them leads to others itself: all are alike.
 func (b *branches) look(page uint64) error {
-	elements, err := b.read(page)
-	if err != nil {
+	children, err := b.read(page)
+	if err != nil || len(children) == 0 {
 		return err
-	}
-	var children []uint64
-	for at := range elements.keys {
-		if elements.keys[at] > elements.room {
-			return fmt.Errorf("%w: damaged file: page %d has a key that ends beyond it", queue.ErrConflict, page)
-		}
-		children = append(children, elements.pages[at])
-	}
-	if len(children) == 0 {
-		return nil
 	}
 	below, err := b.read(children[0])
-	if err != nil || len(below.keys) == 0 {
-		return err
+	if len(below) > 0 {
+		b.next = append(b.next, children...)
 	}
-	b.next = append(b.next, children...)
-	return nil
+	return err
 }
 
-// elements are those of one page: where their keys end, the pages that they lead to, and how long the page is. A page that leads nowhere has none.
-type elements struct {
-	keys  []int64
-	pages []uint64
-	room  int64
-}
-
-func (b *branches) read(page uint64) (found elements, err error) {
+// read checks one page, and returns the pages that it leads to.
+func (b *branches) read(page uint64) (children []uint64, err error) {
 	start := int64(page) * b.pageBytes
 	if page > uint64(b.fileBytes/b.pageBytes) || start+pageHeadBytes > b.fileBytes {
-		return found, fmt.Errorf("%w: damaged file: a page leads to page %d, which is not there", queue.ErrConflict, page)
+		return nil, fmt.Errorf("%w: damaged file: a page leads to page %d, which is not there", queue.ErrConflict, page)
 	}
 	head := make([]byte, pageHeadBytes)
 	if _, err := b.file.ReadAt(head, start); err != nil {
-		return found, fmt.Errorf("reading page %d: %w", page, err)
+		return nil, fmt.Errorf("reading page %d: %w", page, err)
 	}
 	if binary.NativeEndian.Uint16(head[8:]) != branchPage {
-		return found, nil
+		return nil, nil
 	}
 	count := int64(binary.NativeEndian.Uint16(head[10:]))
-	found.room = b.pageBytes * (1 + int64(binary.NativeEndian.Uint32(head[12:])))
-	if start+found.room > b.fileBytes || pageHeadBytes+count*branchElementBytes > found.room {
-		return found, fmt.Errorf("%w: damaged file: page %d ends beyond the file", queue.ErrConflict, page)
+	room := b.pageBytes * (1 + int64(binary.NativeEndian.Uint32(head[12:])))
+	if start+room > b.fileBytes || pageHeadBytes+count*branchElementBytes > room {
+		return nil, fmt.Errorf("%w: damaged file: page %d ends beyond the file", queue.ErrConflict, page)
 	}
 	body := make([]byte, count*branchElementBytes)
 	if _, err := b.file.ReadAt(body, start+pageHeadBytes); err != nil {
-		return found, fmt.Errorf("reading page %d: %w", page, err)
+		return nil, fmt.Errorf("reading page %d: %w", page, err)
 	}
 	for at := range count {
 		element := body[at*branchElementBytes:]
 		place, length := int64(binary.NativeEndian.Uint32(element)), int64(binary.NativeEndian.Uint32(element[4:]))
-		found.keys = append(found.keys, pageHeadBytes+at*branchElementBytes+place+length)
-		found.pages = append(found.pages, binary.NativeEndian.Uint64(element[8:]))
+		if pageHeadBytes+at*branchElementBytes+place+length > room {
+			return nil, fmt.Errorf("%w: damaged file: page %d has a key that ends beyond it", queue.ErrConflict, page)
+		}
+		children = append(children, binary.NativeEndian.Uint64(element[8:]))
 	}
-	return found, nil
+	return children, nil
 }

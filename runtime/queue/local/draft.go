@@ -42,19 +42,10 @@ func (d *draft) apply(c ledger.Change, job []byte) {
 	if c.New() && !r.Settled() {
 		r.job = job
 	}
-	d.count(c.Before.Status, -1)
-	d.count(c.After.Status, +1)
+	stored, dead := c.Growth()
+	d.state.stored += stored
+	d.state.dead += dead
 	d.put(r)
-}
-
-func (d *draft) count(status ledger.Status, by int64) {
-	switch status {
-	case ledger.Stored:
-		d.state.stored += by
-	case ledger.DeadLettered:
-		d.state.dead += by
-	default: // tombstones are not counted
-	}
 }
 
 // note adds an audit line.

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/queue/memory"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 )
 
 // flood drives a queue as a flow at full load does: each batch stores jobs, accepts those of the batch before it and confirms those of
@@ -83,11 +83,11 @@ func BenchmarkLife(b *testing.B) {
 				runtime.GC()
 				b.ReportAllocs()
 				b.ResetTimer()
-				before := processorTime(b)
+				before := transporttest.ProcessorTime(b)
 				for range (b.N + size - 1) / size {
 					f.step(b, window, true)
 				}
-				b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+				b.ReportMetric(float64(transporttest.ProcessorTime(b)-before)/float64(b.N), "cpu-ns/op")
 			})
 		}
 	}
@@ -109,16 +109,6 @@ func BenchmarkMemory(b *testing.B) {
 			}
 		})
 	}
-}
-
-// processorTime is what this process has used, in nanoseconds: garbage collection as well.
-func processorTime(b *testing.B) int64 {
-	b.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	return used.Utime.Nano() + used.Stime.Nano()
 }
 
 func heap() uint64 {

@@ -65,8 +65,9 @@ func (t *table) hash(sum uint64) uint32 { return uint32(sum>>32) & t.hashed }
 // put writes one planned change; job is read only for a new entry.
 func (t *table) put(c *ledger.Change, job *protocol.Job) {
 	e := &c.After
-	t.count(c.Before.Status, -1)
-	t.count(e.Status, +1)
+	stored, dead := c.Growth()
+	t.stored += int(stored)
+	t.dead += int(dead)
 	var at place
 	if c.New() {
 		at = t.pages.open(e.StoreSeq)
@@ -119,14 +120,4 @@ func (t *table) forget(now time.Time, window time.Duration, limit int) int {
 		t.yard.removeFirst()
 	}
 	return removed
-}
-
-func (t *table) count(status ledger.Status, by int) {
-	switch status {
-	case ledger.Stored:
-		t.stored += by
-	case ledger.DeadLettered:
-		t.dead += by
-	default: // tombstones are not counted
-	}
 }

@@ -225,19 +225,10 @@ func aboveCursor(e ledger.Entry, cursor int64) error {
 
 // put lays a planned change over the view and counts it.
 func (t *transaction) put(change ledger.Change, b body) {
-	t.count(change.Before.Status, -1)
-	t.count(change.After.Status, +1)
+	stored, dead := change.Growth()
+	t.flow.stored += stored
+	t.flow.dead += dead
 	t.view.put(change, b)
-}
-
-func (t *transaction) count(status ledger.Status, by int64) {
-	switch status {
-	case ledger.Stored:
-		t.flow.stored += by
-	case ledger.DeadLettered:
-		t.flow.dead += by
-	default: // tombstones are not counted
-	}
 }
 
 // note adds an audit line.

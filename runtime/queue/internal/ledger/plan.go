@@ -31,6 +31,17 @@ type Change struct {
 // New tells whether the entry did not exist before.
 func (c Change) New() bool { return c.Before.StoreSeq == 0 }
 
+// Growth is by how much the change raises the numbers of stored and of dead-lettered jobs. Tombstones are not counted.
+func (c *Change) Growth() (stored, dead int64) {
+	is := func(e *Entry, status Status) int64 {
+		if e.Status == status {
+			return 1
+		}
+		return 0
+	}
+	return is(&c.After, Stored) - is(&c.Before, Stored), is(&c.After, DeadLettered) - is(&c.Before, DeadLettered)
+}
+
 // Plan says what a legal batch does: one Change an entry, ascending in the order of first touch.
 type Plan struct {
 	Changes []Change
