@@ -112,6 +112,7 @@ func TestTwoNodes(t *testing.T) {
 		})
 		x.k(t, "wait", "--for=condition=Ready", "node/node-1", "--timeout=1m")
 	})
+	x.controlPlane(t)
 }
 
 func get(url string) (string, error) {
@@ -202,7 +203,10 @@ func (x *tool) partition(t *testing.T) {
 type memberStatus struct {
 	Name       string
 	CutOff     bool
-	Components map[string]struct{ PID, Restarts int }
+	Components map[string]struct {
+		PID, Restarts int
+		Stopped       bool
+	}
 }
 
 func (x *tool) status(t *testing.T) map[string]memberStatus {

@@ -79,7 +79,8 @@ Results go to stdout, progress to stderr.`,
 	root.AddCommand(
 		newBuildCommand(s), newAssetsCommand(s), newControlPlaneCommand(s),
 		newUpCommand(s), newDownCommand(s), newStatusCommand(), newKubeconfigCommand(), newLoadImageCommand(s),
-		newPartitionCommand(), newHealCommand(), newNsenterCommand(), newCtrCommand(), newMemberCommand(),
+		newPartitionCommand(), newHealCommand(), newStopCommand(s), newStartCommand(s), newSnapshotCommand(s), newSigningKeyCommand(s),
+		newNsenterCommand(), newCtrCommand(), newMemberCommand(),
 	)
 	return root
 }

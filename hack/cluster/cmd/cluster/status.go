@@ -59,7 +59,11 @@ func printStatus(w io.Writer, s local.Status) error {
 		}
 		for _, name := range slices.Sorted(maps.Keys(m.Components)) {
 			c := m.Components[name]
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%t\t%d\n", m.Name, m.Address, state, name, m.Alive && c.PID != 0, c.Restarts)
+			runs := fmt.Sprint(m.Alive && c.PID != 0)
+			if c.Stopped {
+				runs = "stopped"
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\n", m.Name, m.Address, state, name, runs, c.Restarts)
 		}
 	}
 	return table.Flush()

@@ -59,6 +59,9 @@ func (d Directory) member(member string, parts ...string) string {
 	return filepath.Join(append([]string{d.path, member}, parts...)...)
 }
 
+// orders is the file of a member's orders.
+func (d Directory) orders(member string) string { return d.member(member, "orders.json") }
+
 // make creates a directory and its parents.
 func (d Directory) make(paths ...string) error {
 	for _, path := range paths {

@@ -269,6 +269,7 @@ func (u *up) joinNetwork(ctx context.Context) error {
 func (u *up) configure(i int, c member.Config) error {
 	c.Hostname = u.state.Members[i].Name
 	c.LogDir = u.dir.MemberLogs(c.Hostname)
+	c.Orders = u.dir.orders(c.Hostname)
 	c.Keep = []string{u.dir.path, filepath.Dir(u.binary.Kube())}
 	c.Binds = append(c.Binds, member.Bind{From: u.dir.volumes(), To: "/var/lib/volumes"})
 	for _, b := range c.Binds {

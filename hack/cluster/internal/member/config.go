@@ -12,6 +12,7 @@ import (
 type Config struct {
 	Hostname   string                `json:"hostname"`
 	LogDir     string                `json:"logDir"`     // gets <component>.log and components.json
+	Orders     string                `json:"orders"`     // file of Orders, which may change
 	Keep       []string              `json:"keep"`       // directories that stay visible although a parent is hidden
 	Binds      []Bind                `json:"binds"`      // in this order
 	Forward    bool                  `json:"forward"`    // pass on packets, as nodes do

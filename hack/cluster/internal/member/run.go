@@ -25,8 +25,20 @@ func Run() error {
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	ordered := make(chan os.Signal, 1)
+	signal.Notify(ordered, orderSignal)
 	s := newSupervisor(c.LogDir)
 	go s.reap()
+	go func() {
+		for range ordered {
+			orders, err := LoadOrders(c.Orders)
+			if err != nil {
+				log.Print(err) // they are as they were
+				continue
+			}
+			s.obey(orders)
+		}
+	}()
 	for _, component := range c.Components {
 		go s.keep(component)
 	}

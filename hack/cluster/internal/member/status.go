@@ -13,6 +13,7 @@ import (
 type Status struct {
 	PID      int    `json:"pid"` // in the member's namespace; 0 while it does not run
 	Restarts int    `json:"restarts"`
+	Stopped  bool   `json:"stopped,omitempty"` // by order
 	LastEnd  string `json:"lastEnd,omitempty"`
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,53 +21,83 @@ import (
 // pause is the time between the end of a component and its next start.
 const pause = time.Second
 
-// supervisor keeps components running and reaps whatever else ends in the namespace.
+// supervisor keeps components running, except for those that are ordered not to run, and reaps whatever else ends in the namespace.
 type supervisor struct {
 	logDir string
 
 	mu       sync.Mutex
+	orders   Orders
+	ordered  *sync.Cond
 	children map[int]chan syscall.WaitStatus // by process id
 	statuses Statuses
 }
 
 func newSupervisor(logDir string) *supervisor {
-	return &supervisor{logDir: logDir, children: map[int]chan syscall.WaitStatus{}, statuses: Statuses{}}
+	s := &supervisor{logDir: logDir, children: map[int]chan syscall.WaitStatus{}, statuses: Statuses{}}
+	s.ordered = sync.NewCond(&s.mu)
+	return s
 }
+
+// obey takes new orders. What is to stop is killed, as in a power cut.
+func (s *supervisor) obey(o Orders) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.orders = o
+	for name, status := range s.statuses {
+		status.Stopped = s.stopped(name)
+		s.statuses[name] = status
+		if status.Stopped && status.PID != 0 {
+			log.Printf("stopping %s: %v", name, syscall.Kill(status.PID, syscall.SIGKILL))
+		}
+	}
+	s.publish()
+	s.ordered.Broadcast()
+}
+
+func (s *supervisor) stopped(name string) bool { return slices.Contains(s.orders.Stopped, name) }
 
 // keep runs a component for ever.
 func (s *supervisor) keep(c component.Component) {
+	s.note(c.Name, func(*Status) {})
 	for {
 		waitFor(c.After)
-		pid, ended, err := s.start(c)
+		ended, err := s.start(c)
 		if err != nil {
 			log.Printf("starting %s: %v", c.Name, err)
 			s.note(c.Name, func(st *Status) { st.Restarts++; st.LastEnd = err.Error() })
 			time.Sleep(pause)
 			continue
 		}
-		log.Printf("%s runs as process %d", c.Name, pid)
-		s.note(c.Name, func(st *Status) { st.PID = pid })
 		end := describe(<-ended)
 		log.Printf("%s ended: %s", c.Name, end)
-		s.note(c.Name, func(st *Status) { st.PID = 0; st.Restarts++; st.LastEnd = end })
+		s.note(c.Name, func(st *Status) {
+			st.PID, st.LastEnd = 0, end
+			if !st.Stopped {
+				st.Restarts++
+			}
+		})
 		time.Sleep(pause)
 	}
 }
 
-// start forks under the lock, so that reap cannot meet a child it does not know yet.
-func (s *supervisor) start(c component.Component) (int, <-chan syscall.WaitStatus, error) {
+// start waits until no order forbids it. It forks under the lock, so that reap cannot meet a child it does not know yet, and
+// obey none that it does not know.
+func (s *supervisor) start(c component.Component) (<-chan syscall.WaitStatus, error) {
 	out, err := os.OpenFile(filepath.Join(s.logDir, c.Name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	defer out.Close()
 	in, err := os.Open(os.DevNull)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	defer in.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for s.stopped(c.Name) {
+		s.ordered.Wait()
+	}
 	pid, err := syscall.ForkExec(c.Args[0], c.Args, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   append(os.Environ(), c.Env...),
@@ -74,11 +105,13 @@ func (s *supervisor) start(c component.Component) (int, <-chan syscall.WaitStatu
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
+	log.Printf("%s runs as process %d", c.Name, pid)
 	ended := make(chan syscall.WaitStatus, 1)
 	s.children[pid] = ended
-	return pid, ended, nil
+	s.change(c.Name, func(st *Status) { st.PID = pid })
+	return ended, nil
 }
 
 // reap collects every child that ends: the components, and orphans such as the shims of containers.
@@ -107,9 +140,18 @@ func (s *supervisor) reap() {
 func (s *supervisor) note(name string, change func(*Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.change(name, change)
+}
+
+func (s *supervisor) change(name string, change func(*Status)) {
 	status := s.statuses[name]
+	status.Stopped = s.stopped(name)
 	change(&status)
 	s.statuses[name] = status
+	s.publish()
+}
+
+func (s *supervisor) publish() {
 	if err := s.statuses.save(s.logDir); err != nil {
 		log.Printf("publishing the status: %v", err)
 	}
