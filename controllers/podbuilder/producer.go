@@ -126,6 +126,10 @@ func producerTemplate(flow *v1alpha1.WorkPullingFlow, rt Runtime) corev1.PodTemp
 	if flow.Spec.Queue.HasVolume() {
 		mounts = append(mounts, corev1.VolumeMount{Name: runtimeconfig.VolumeData, MountPath: runtimeconfig.DataDir})
 		ownVolume(spec)
+	} else {
+		// What the runtime keeps for a restart of its container, out of the app's reach.
+		mounts = append(mounts, corev1.VolumeMount{Name: volumeState, MountPath: runtimeconfig.DataDir})
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: volumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	}
 	if flow.Spec.Queue.IsShared() {
 		mounts = append(mounts, corev1.VolumeMount{Name: volumeQueue, MountPath: runtimeconfig.QueueDir, ReadOnly: true})

@@ -23,7 +23,7 @@ const (
 	TokenDir     = "/var/run/secrets/workpulling.dev"
 	TokenFile    = TokenDir + "/token"                             // projected, audience TokenAudience, bound to the pod, in the sidecar only
 	APIDir       = "/var/run/secrets/kubernetes.io/serviceaccount" // projected token, ca.crt and namespace for the API server; producer sidecar only
-	DataDir      = "/var/lib/workpulling"                          // the Local queue's volume
+	DataDir      = "/var/lib/workpulling"                          // the Local queue's volume, or an emptyDir: the data of the producer's runtime, out of the app's reach
 	StateDir     = "/var/lib/workpulling-worker"                   // emptyDir of a worker's sidecar: what outlives its process, and not its pod
 	RunningFile  = StateDir + "/running"                           // the handlers in progress
 	QueueDir     = "/etc/workpulling/queue"                        // Secret volume of a PostgreSQL queue, in the producer's runtime only

@@ -168,22 +168,24 @@ func TestClassifyPool(t *testing.T) {
 	}
 }
 
-func TestTokensForOthersAreRecognised(t *testing.T) {
+func TestWhatATokenSaysAgainstItself(t *testing.T) {
 	jwt := func(claims string) string {
 		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 	}
-	for token, want := range map[string]bool{
-		jwt(`{"aud":["https://kubernetes.default.svc"]}`): true,
-		jwt(`{"aud":"other"}`):                            true,
-		jwt(`{"aud":["other","workpulling.dev"]}`):        false,
-		jwt(`{"aud":"workpulling.dev"}`):                  false,
-		jwt(`{}`):                                         false,
-		jwt(`{"aud":7}`):                                  false,
-		"opaque":                                          false,
-		"a.%.c":                                           false,
-		"e30." + base64.RawURLEncoding.EncodeToString(nil) + ".": false,
+	server := []string{"https://kubernetes.default.svc"}
+	for token, want := range map[string]finding{
+		jwt(`{"aud":["https://kubernetes.default.svc"]}`): tokenOwnAudience,
+		jwt(`{"aud":"other"}`):                            tokenAudience,
+		jwt(`{"aud":["other","workpulling.dev"]}`):        tokenFine,
+		jwt(`{"aud":"workpulling.dev"}`):                  tokenFine,
+		jwt(`{"iss":"kubernetes/serviceaccount"}`):        tokenLegacy,
+		jwt(`{}`):        tokenFine,
+		jwt(`{"aud":7}`): tokenFine,
+		"opaque":         tokenFine,
+		"a.%.c":          tokenFine,
+		"e30." + base64.RawURLEncoding.EncodeToString(nil) + ".": tokenFine,
 	} {
-		if got := forOthers(token, testAudience); got != want {
+		if got := peek(token, testAudience, server); got != want {
 			t.Errorf("%s: %v, want %v", token, got, want)
 		}
 	}

@@ -33,6 +33,9 @@ type Clients struct {
 	Access                        AccessReviewer
 	Metadata                      metadata.Interface
 	Dynamic                       dynamic.Interface
+	Keys                          KeySource
+	// OwnToken is what we present ourselves as; who issued it issues the tokens of others.
+	OwnToken func() (string, error)
 }
 
 // TokenReviewer has the API server review a token.
@@ -87,13 +90,25 @@ func NewClients(config *rest.Config, namespace string) (Clients, error) {
 	access, err3 := reviewClient(config, web, authorizationv1.SchemeGroupVersion)
 	objects, err4 := metadata.NewForConfigAndClient(config, web)
 	resources, err5 := dynamic.NewForConfigAndClient(config, web)
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	keys, err6 := newKeyClient(config, web)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return Clients{}, fmt.Errorf("preparing the clients of the API server: %w", err)
 	}
 	return Clients{
 		WorkerTokens: reviews{workers, namespace}, SubmitterTokens: reviews{submitters, namespace}, Access: reviews{access, namespace},
-		Metadata: objects, Dynamic: resources,
+		Metadata: objects, Dynamic: resources, Keys: keys, OwnToken: presented(config),
 	}, nil
+}
+
+// presented is the token that a client presents now.
+func presented(config *rest.Config) func() (string, error) {
+	return func() (string, error) {
+		if config.BearerTokenFile == "" {
+			return config.BearerToken, nil
+		}
+		raw, err := os.ReadFile(config.BearerTokenFile)
+		return string(raw), err
+	}
 }
 
 // reviewClient is a REST client that knows the review types only.

@@ -2,15 +2,24 @@ package fencing
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/runtime/delivery"
@@ -34,8 +43,14 @@ type Options struct {
 	AllowedServiceAccounts func() []string
 	// OnPodGone is told the UID of every deleted pod of the namespace: positive evidence that its process is over.
 	OnPodGone func(podUID string)
-	Log       logr.Logger
-	Clock     clock.PassiveClock
+	// StateDir is a directory of the runtime's own, where the key set and what was seen of pods are kept for a process that starts while
+	// the API server is away. It must not be shared with an app: who writes there decides whose tokens count. Empty for none; one that is
+	// not there is none. FlowUID says whose state it is.
+	StateDir, FlowUID string
+	Log               logr.Logger
+	Clock             clock.PassiveClock
+	// Random is the jitter of the pace of questions, of [0, 1).
+	Random func() float64
 }
 
 // Guard is the transport.Authenticator of one flow.
@@ -46,6 +61,13 @@ type Guard struct {
 	clients    Clients
 	podCache   cache.SharedIndexInformer
 	poolCache  cache.SharedIndexInformer
+	keys       *keyring
+	judgements *lru.Cache
+	recall     *recall
+	// offlines counts the tokens that were verified without a question, badRecords the files that could not be used.
+	offlines, badRecords atomic.Uint64
+	enough               func() <-chan struct{}    // closed when the caches have had time to be filled
+	silence              atomic.Pointer[time.Time] // when the API server last did not answer about an object
 }
 
 var _ transport.Authenticator = (*Guard)(nil)
@@ -61,6 +83,9 @@ func New(options Options, clients Clients) *Guard {
 	if options.AllowedServiceAccounts == nil {
 		options.AllowedServiceAccounts = func() []string { return nil }
 	}
+	if options.Random == nil {
+		options.Random = rand.Float64
+	}
 	g := &Guard{
 		options:    options,
 		clients:    clients,
@@ -68,27 +93,123 @@ func New(options Options, clients Clients) *Guard {
 		submitters: newReviewer(options, clients.SubmitterTokens, clients.Access),
 		podCache:   newPodCache(clients.Metadata, options.Namespace),
 		poolCache:  newPoolCache(clients.Dynamic, options.Namespace),
+		judgements: lru.New(cacheEntries),
+		enough:     sync.OnceValue(func() <-chan struct{} { return after(fillPatience) }),
+		keys: &keyring{
+			source: clients.Keys, own: clients.OwnToken, record: recordIn(options, "keys.json"),
+			clock: options.Clock, random: options.Random, log: options.Log,
+		},
+		recall: &recall{record: recordIn(options, "seen.json"), flow: options.Flow, clock: options.Clock, log: options.Log},
+	}
+	for what, err := range map[string]error{"keys": g.keys.load(), "pods": g.recall.load()} {
+		if err != nil {
+			g.badRecords.Add(1)
+			options.Log.Error(err, "What an earlier process knew is not used: until the API server answers, nobody can bind because of it", "what", what)
+		}
 	}
 	return g
 }
 
-// Run keeps the caches until ctx ends.
+// after returns a channel that is closed after a while.
+func after(d time.Duration) <-chan struct{} {
+	out := make(chan struct{})
+	time.AfterFunc(d, func() { close(out) })
+	return out
+}
+
+// recordIn is a file of StateDir, none where that is not there.
+func recordIn(options Options, name string) record {
+	if info, err := os.Stat(options.StateDir); options.StateDir == "" || err != nil || !info.IsDir() {
+		return record{}
+	}
+	return record{path: filepath.Join(options.StateDir, "identity-"+name), owner: options.FlowUID}
+}
+
+// tick is how often is looked whether something is due.
+const tick = time.Second
+
+// Run keeps the caches and the records until ctx ends.
 func (g *Guard) Run(ctx context.Context) error {
 	if err := g.podCache.SetTransform(onlyIdentity); err != nil {
 		return err
 	}
-	if _, err := g.podCache.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: g.podReplaced, DeleteFunc: g.podDeleted}); err != nil {
+	podEvents := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { g.recall.changed(recordNews) },
+		UpdateFunc: g.podReplaced, DeleteFunc: g.podDeleted,
+	}
+	if _, err := g.podCache.AddEventHandler(podEvents); err != nil {
+		return err
+	}
+	poolEvents := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { g.recall.changed(recordNews) },
+		UpdateFunc: func(any, any) { g.recall.changed(recordNews) },
+		DeleteFunc: func(any) { g.recall.changed(recordDeletions) },
+	}
+	if _, err := g.poolCache.AddEventHandler(poolEvents); err != nil {
 		return err
 	}
 	ctx = klog.NewContext(ctx, g.options.Log)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		g.poolCache.RunWithContext(ctx)
-	}()
-	g.podCache.RunWithContext(ctx)
-	<-done
+	var parts sync.WaitGroup
+	parts.Go(func() { g.poolCache.RunWithContext(ctx) })
+	parts.Go(func() { g.podCache.RunWithContext(ctx) })
+	parts.Go(func() {
+		every(ctx, func() {
+			if g.keys.due() {
+				_ = g.keys.refresh(ctx) // its result is the state
+			}
+		})
+	})
+	parts.Go(func() { g.remember(ctx) })
+	parts.Wait()
 	return nil
+}
+
+// every does something at each tick until ctx ends.
+func every(ctx context.Context, do func()) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		do()
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+// remember lets go of what an earlier process saw as soon as the API server has told everything, and keeps what is seen for the next.
+func (g *Guard) remember(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-g.podCache.HasSyncedChecker().Done():
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-g.poolCache.HasSyncedChecker().Done():
+	}
+	there := map[types.UID]bool{}
+	for _, pod := range listed[*metav1.PartialObjectMetadata](g.podCache) {
+		there[pod.UID] = true
+	}
+	for _, uid := range g.recall.contradicted(there) {
+		g.options.OnPodGone(string(uid))
+	}
+	g.recall.changed(0)
+	every(ctx, func() {
+		if g.recall.isDue() {
+			g.recall.keep(g.snapshot())
+		}
+	})
+	if g.recall.isPending() {
+		g.recall.keep(g.snapshot())
+	}
+}
+
+// snapshot is what the watches hold now.
+func (g *Guard) snapshot() snapshot {
+	return takeSnapshot(listed[*metav1.PartialObjectMetadata](g.podCache), listed[*unstructured.Unstructured](g.poolCache), g.options.Flow, g.options.StatefulSet)
 }
 
 func (g *Guard) podDeleted(object any) {
@@ -96,22 +217,26 @@ func (g *Guard) podDeleted(object any) {
 		object = last.Obj
 	}
 	if pod, ok := object.(*metav1.PartialObjectMetadata); ok {
+		g.recall.changed(recordDeletions)
 		g.options.OnPodGone(string(pod.UID))
 	}
 }
 
 // podReplaced notices a deletion and re-creation that the watch missed.
 func (g *Guard) podReplaced(before, after any) {
+	within := recordNews
+	defer func() { g.recall.changed(within) }()
 	was, ok := before.(*metav1.PartialObjectMetadata)
 	is, alsoOK := after.(*metav1.PartialObjectMetadata)
 	if ok && alsoOK && was.UID != is.UID {
+		within = recordDeletions
 		g.options.OnPodGone(string(was.UID))
 	}
 }
 
 // AuthenticateWorker implements transport.Authenticator.
 func (g *Guard) AuthenticateWorker(ctx context.Context, token string) (delivery.Worker, error) {
-	who, err := g.workers.token(ctx, token)
+	who, err := g.identify(ctx, g.workers, token)
 	if err != nil {
 		return delivery.Worker{}, err
 	}
@@ -141,40 +266,111 @@ func (g *Guard) ownerOf(ctx context.Context, who identity) (owner *metav1.OwnerR
 	return found, pod.Labels[v1alpha1.LabelRevision], nil
 }
 
+// Patience with the API server at the start of a process, and where an earlier process knew the answer.
+const (
+	fillPatience = 2 * time.Second
+	livePatience = time.Second
+)
+
 // podOf finds the pod under the name in a token; nil for none. A just created pod may be missing in the cache: then the API server is
 // asked once.
 func (g *Guard) podOf(ctx context.Context, who identity) (*metav1.PartialObjectMetadata, error) {
-	pod, _ := cached[*metav1.PartialObjectMetadata](g.podCache, g.options.Namespace, who.podName)
-	if pod == nil || string(pod.UID) != who.podUID {
-		live, err := g.clients.Metadata.Resource(pods).Namespace(g.options.Namespace).Get(ctx, who.podName, metav1.GetOptions{})
-		switch {
-		case err == nil:
-			pod = live
-		case !apierrors.IsNotFound(err):
-			return nil, undecided("the API server did not answer about the pod: " + shortCause(err))
-		}
+	var e evidence[*metav1.PartialObjectMetadata]
+	e.filled = g.filled(ctx, g.podCache)
+	e.watched, _ = cached[*metav1.PartialObjectMetadata](g.podCache, g.options.Namespace, who.podName)
+	if e.watched != nil && string(e.watched.UID) == who.podUID {
+		return e.watched, nil
+	}
+	e.lastSeen = g.recall.pod(who.podName, who.podUID)
+	var err error
+	e.answer, err = g.ask(ctx, e.lastSeen != nil && !e.filled, func(ctx context.Context) (err error) {
+		e.live, err = g.clients.Metadata.Resource(pods).Namespace(g.options.Namespace).Get(ctx, who.podName, metav1.GetOptions{})
+		return err
+	})
+	if e.answer == absent || e.answer == found && string(e.live.UID) != who.podUID {
+		g.recall.forgetPod(who.podName)
+	}
+	pod, decided := weigh(e)
+	if !decided {
+		return nil, undecided("the API server did not answer about the pod: " + shortCause(err))
 	}
 	return pod, nil
 }
 
 // poolPulls checks that the pool names this flow, with one live look where the cache says otherwise: it may be a moment behind.
 func (g *Guard) poolPulls(ctx context.Context, owner *metav1.OwnerReference) error {
-	if pool, ok := cached[*unstructured.Unstructured](g.poolCache, g.options.Namespace, owner.Name); ok && classifyPool(pool, owner, g.options.Flow) == nil {
+	var e evidence[*unstructured.Unstructured]
+	e.filled = g.filled(ctx, g.poolCache)
+	e.watched, _ = cached[*unstructured.Unstructured](g.poolCache, g.options.Namespace, owner.Name)
+	if e.watched != nil && classifyPool(e.watched, owner, g.options.Flow) == nil {
 		return nil
 	}
-	pool, err := g.clients.Dynamic.Resource(pools).Namespace(g.options.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return undecided("the API server did not answer about the pool: " + shortCause(err))
+	e.lastSeen = g.recall.pool(owner.Name, owner.UID)
+	var err error
+	e.answer, err = g.ask(ctx, e.lastSeen != nil && !e.filled, func(ctx context.Context) (err error) {
+		e.live, err = g.clients.Dynamic.Resource(pools).Namespace(g.options.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+		return err
+	})
+	if e.answer == absent || e.answer == found && classifyPool(e.live, owner, g.options.Flow) != nil {
+		g.recall.forgetPool(owner.Name)
 	}
-	if err != nil {
-		pool = nil
+	pool, decided := weigh(e)
+	if !decided {
+		return undecided("the API server did not answer about the pool: " + shortCause(err))
 	}
 	return verdict{refusal: classifyPool(pool, owner, g.options.Flow)}.err()
 }
 
+// answerOf is what the error of a Get says.
+func answerOf(err error) answer {
+	switch {
+	case err == nil:
+		return found
+	case apierrors.IsNotFound(err):
+		return absent
+	}
+	return silent
+}
+
+// filled waits, at the start of a process, for a cache that is being filled, so that a crowd that comes back after a restart is not a crowd
+// of questions.
+func (g *Guard) filled(ctx context.Context, informer cache.SharedIndexInformer) bool {
+	if informer.HasSynced() {
+		return true
+	}
+	select {
+	case <-informer.HasSyncedChecker().Done():
+	case <-g.enough():
+	case <-ctx.Done():
+	}
+	return informer.HasSynced()
+}
+
+// ask gets an object from the API server. Where an earlier process knew it, a moment of silence is enough.
+func (g *Guard) ask(ctx context.Context, needless bool, get func(context.Context) error) (answer, error) {
+	if needless {
+		if last := g.silence.Load(); last != nil && g.options.Clock.Since(*last) < awayFor {
+			return silent, errSilent
+		}
+		limited, cancel := context.WithTimeout(ctx, livePatience)
+		defer cancel()
+		ctx = limited
+	}
+	err := get(ctx)
+	heard := answerOf(err)
+	if heard == silent {
+		now := g.options.Clock.Now()
+		g.silence.Store(&now)
+	}
+	return heard, err
+}
+
+// errSilent says that the API server did not answer a moment ago.
+var errSilent = errors.New("no answer a moment ago")
+
 // AuthenticateSubmitter implements transport.Authenticator. Any user whose token has our audience may be one.
 func (g *Guard) AuthenticateSubmitter(ctx context.Context, token, verb string) (transport.Submitter, error) {
-	who, err := g.submitters.token(ctx, token)
+	who, err := g.identify(ctx, g.submitters, token)
 	if err != nil {
 		return transport.Submitter{}, err
 	}

@@ -54,3 +54,15 @@ func cached[T runtime.Object](informer cache.SharedIndexInformer, namespace, nam
 	typed, ok := object.(T)
 	return typed, ok
 }
+
+// listed is all that an informer holds.
+func listed[T runtime.Object](informer cache.SharedIndexInformer) []T {
+	objects := informer.GetStore().List()
+	out := make([]T, 0, len(objects))
+	for _, object := range objects {
+		if typed, ok := object.(T); ok {
+			out = append(out, typed)
+		}
+	}
+	return out
+}

@@ -36,7 +36,7 @@ func classifyPod(pod *metav1.PartialObjectMetadata, who identity) (*metav1.Owner
 		return nil, refuse(transport.LabelPodTerminating, retryLater, "the pod is being deleted")
 	}
 	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != v1alpha1.KindWorkerPool || groupOf(owner.APIVersion) != v1alpha1.GroupVersion.Group {
+	if owner == nil || !isPool(owner) {
 		return nil, refuse(transport.LabelPodForeign, retryLater, "no WorkerPool controls the pod")
 	}
 	return owner, nil
@@ -48,7 +48,16 @@ func classifyMember(pod *metav1.PartialObjectMetadata, who identity, statefulSet
 		return false
 	}
 	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind == "StatefulSet" && groupOf(owner.APIVersion) == "apps" && owner.Name == statefulSet
+	return owner != nil && isCrew(owner, statefulSet)
+}
+
+func isPool(owner *metav1.OwnerReference) bool {
+	return owner.Kind == v1alpha1.KindWorkerPool && groupOf(owner.APIVersion) == v1alpha1.GroupVersion.Group
+}
+
+// isCrew says whether a pod is a producer of the flow whose producers are of statefulSet.
+func isCrew(owner *metav1.OwnerReference, statefulSet string) bool {
+	return owner.Kind == "StatefulSet" && groupOf(owner.APIVersion) == "apps" && owner.Name == statefulSet
 }
 
 func groupOf(apiVersion string) string {
@@ -64,9 +73,14 @@ func classifyPool(pool *unstructured.Unstructured, owner *metav1.OwnerReference,
 	if pool == nil || pool.GetUID() != owner.UID {
 		return refuse(transport.LabelPodForeign, retrySoon, "the WorkerPool "+owner.Name+" that controls the pod is gone")
 	}
-	flows, _, err := unstructured.NestedStringSlice(pool.Object, "spec", "flows")
-	if err != nil || !slices.Contains(flows, flow) {
+	if !pulls(pool, flow) {
 		return refuse(transport.LabelPodForeign, retryLater, "the WorkerPool "+owner.Name+" does not pull from the flow "+flow)
 	}
 	return nil
+}
+
+// pulls says whether a pool names the flow.
+func pulls(pool *unstructured.Unstructured, flow string) bool {
+	flows, _, err := unstructured.NestedStringSlice(pool.Object, "spec", "flows")
+	return err == nil && slices.Contains(flows, flow)
 }

@@ -79,24 +79,38 @@ func single(values authenticationv1.ExtraValue) string {
 	return values[0]
 }
 
-// forOthers reports whether a token says of itself that it is for other audiences, which saves asking the API server. A token
-// that cannot be read this way is not judged here; nothing is ever accepted because of what it says of itself.
-func forOthers(token, audience string) bool {
+// peek refuses what a token says against itself, which saves any further look. Nothing is ever accepted for what a token says of itself.
+func peek(token, audience string, serverAudiences []string) finding {
+	issuer, audiences := unverified(token)
+	switch {
+	case issuer == legacyIssuer:
+		return tokenLegacy
+	case len(audiences) == 0 || slices.Contains(audiences, audience):
+		return tokenFine
+	case intersect(audiences, serverAudiences):
+		return tokenOwnAudience
+	}
+	return tokenAudience
+}
+
+// unverified reads two claims of a token; both are empty where it cannot be read.
+func unverified(token string) (issuer string, audience []string) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return false
+		return "", nil
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return false
+		return "", nil
 	}
 	var claims struct {
+		Issuer   string    `json:"iss"`
 		Audience audiences `json:"aud"`
 	}
-	if err := json.Unmarshal(raw, &claims); err != nil || len(claims.Audience) == 0 {
-		return false
+	if err := json.Unmarshal(raw, &claims); err != nil {
+		return "", nil
 	}
-	return !slices.Contains(claims.Audience, audience)
+	return claims.Issuer, claims.Audience
 }
 
 // audiences is one string or a list of them (RFC 7519).

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -24,6 +25,13 @@ const (
 	negativeTTL   = 5 * time.Second
 	cacheEntries  = 8192
 	reviewTimeout = 5 * time.Second
+	// accessTolerance is how long a permission counts that cannot be looked at again.
+	accessTolerance = time.Hour
+	// patience is how long an answer is waited for where an older one would do; not at all for awayFor after one that did not come.
+	patience = time.Second
+	awayFor  = 5 * time.Second
+	// deniedFor is how long nothing is reviewed that need not be after the API server has refused to do that for us.
+	deniedFor = time.Minute
 )
 
 // reviewer asks the API server about tokens and permissions, with a memory of seconds.
@@ -36,12 +44,18 @@ type reviewer struct {
 	clock     clock.PassiveClock
 	cache     *lru.Cache
 	flights   singleflight.Group
+
+	mu     sync.Mutex
+	away   time.Time // when a question was last not answered; zero after an answer
+	denied time.Time // when the API server last refused to review tokens for us; zero after a review
+	asked  uint64    // token reviews that were answered
 }
 
 // verdict is a remembered answer: an identity or a refusal.
 type verdict struct {
 	who     identity
 	refusal *transport.Refusal
+	at      time.Time
 	until   time.Time
 }
 
@@ -54,25 +68,57 @@ func newReviewer(o Options, tokens TokenReviewer, access AccessReviewer) *review
 
 // token reviews a token.
 func (r *reviewer) token(ctx context.Context, token string) (identity, error) {
-	if forOthers(token, r.audience) {
-		return identity{}, wrongAudience(r.audience)
+	v, err := r.remembered(ctx, key("token", token), nil, r.review(token))
+	return v.who, err
+}
+
+// confirm reviews a token that was verified offline. It takes no answer for a good one.
+func (r *reviewer) confirm(ctx context.Context, token string, who identity) (identity, error) {
+	if r.isDenied() {
+		return who, nil
 	}
-	v, err := r.remembered(ctx, key("token", token), func(ctx context.Context) (verdict, error) {
+	v, err := r.remembered(ctx, key("token", token), func(verdict) *verdict { return &verdict{who: who} }, r.review(token))
+	return v.who, err
+}
+
+func (r *reviewer) review(token string) func(context.Context) (verdict, error) {
+	return func(ctx context.Context) (verdict, error) {
 		review, err := r.tokens.ReviewToken(ctx, &authenticationv1.TokenReview{
 			Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{r.audience}},
 		})
+		r.noteReview(err)
 		if err != nil {
 			return verdict{}, err
 		}
 		who, refusal := classifyReview(review.Status, r.audience)
 		return verdict{who: who, refusal: refusal}, nil
-	})
-	return v.who, err
+	}
 }
 
-// allowed asks whether a reviewed user may do verb with the jobs of the flow.
+// noteReview remembers whether the API server reviews tokens for us at all.
+func (r *reviewer) noteReview(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		r.denied = time.Time{}
+		r.asked++
+	case denied(err):
+		r.denied = r.clock.Now()
+	}
+}
+
+// isDenied says whether the API server has just refused to review tokens for us.
+func (r *reviewer) isDenied() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.denied.IsZero() && r.clock.Since(r.denied) < deniedFor
+}
+
+// allowed asks whether an identified user may do verb with the jobs of the flow. Where nobody answers, an earlier yes counts on for a while;
+// an earlier no does not.
 func (r *reviewer) allowed(ctx context.Context, token, verb string, who identity) error {
-	_, err := r.remembered(ctx, key("access "+verb, token), func(ctx context.Context) (verdict, error) {
+	_, err := r.remembered(ctx, key("access "+verb, token), r.earlierYes, func(ctx context.Context) (verdict, error) {
 		extra := make(map[string]authorizationv1.ExtraValue, len(who.user.Extra))
 		for name, values := range who.user.Extra {
 			extra[name] = authorizationv1.ExtraValue(values)
@@ -99,19 +145,36 @@ func (r *reviewer) allowed(ctx context.Context, token, verb string, who identity
 	return err
 }
 
-// remembered answers from memory, or asks once for all who want to know at the same time. An error of ask is "cannot decide
-// now" and is not remembered.
-func (r *reviewer) remembered(ctx context.Context, key [sha256.Size]byte, ask func(context.Context) (verdict, error)) (verdict, error) {
+// earlierYes is the answer to fall back on: the one before, if it was yes and is not too old.
+func (r *reviewer) earlierYes(before verdict) *verdict {
+	if before.at.IsZero() || before.refusal != nil || r.clock.Since(before.at) >= accessTolerance {
+		return nil
+	}
+	return &before
+}
+
+// remembered answers from memory, or asks once for all who want to know at the same time. An error of ask is "cannot decide now" and is
+// not remembered; then instead, given what was answered before, says what counts, nil for nothing. A nil instead is none at all.
+func (r *reviewer) remembered(
+	ctx context.Context, key [sha256.Size]byte, instead func(before verdict) *verdict, ask func(context.Context) (verdict, error),
+) (verdict, error) {
+	var before verdict
 	if known, ok := r.cache.Get(key); ok {
-		if v := known.(verdict); r.clock.Now().Before(v.until) {
-			return v, v.err()
+		before = known.(verdict)
+		if r.clock.Now().Before(before.until) {
+			return before, before.err()
 		}
+	}
+	var fallback *verdict
+	if instead != nil {
+		fallback = instead(before)
 	}
 	flight := r.flights.DoChan(string(key[:]), func() (any, error) {
 		// The flight outlives the caller that happened to start it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
 		v, err := ask(ctx)
+		r.noteAnswer(err)
 		if err != nil {
 			return verdict{}, err
 		}
@@ -119,20 +182,58 @@ func (r *reviewer) remembered(ctx context.Context, key [sha256.Size]byte, ask fu
 		if v.refusal != nil {
 			ttl = negativeTTL
 		}
-		v.until = r.clock.Now().Add(ttl)
+		v.at = r.clock.Now()
+		v.until = v.at.Add(ttl)
 		r.cache.Add(key, v)
 		return v, nil
 	})
+	return r.await(ctx, flight, fallback)
+}
+
+// await waits for an answer, and takes the fallback for one that does not come.
+func (r *reviewer) await(ctx context.Context, flight <-chan singleflight.Result, fallback *verdict) (verdict, error) {
+	var enough <-chan time.Time
+	if fallback != nil {
+		timer := time.NewTimer(r.patience())
+		defer timer.Stop()
+		enough = timer.C
+	}
+	var cause string
 	select {
 	case result := <-flight:
-		if result.Err != nil {
-			return verdict{}, undecided("the API server did not review the token: " + shortCause(result.Err))
+		if result.Err == nil {
+			v := result.Val.(verdict)
+			return v, v.err()
 		}
-		v := result.Val.(verdict)
-		return v, v.err()
+		cause = "the API server did not review the token: " + shortCause(result.Err)
+	case <-enough:
 	case <-ctx.Done():
-		return verdict{}, undecided("the API server did not review the token in time")
+		cause = "the API server did not review the token in time"
 	}
+	if fallback != nil {
+		return *fallback, nil
+	}
+	return verdict{}, undecided(cause)
+}
+
+// noteAnswer remembers whether the API server answers.
+func (r *reviewer) noteAnswer(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away = time.Time{}
+	if err != nil {
+		r.away = r.clock.Now()
+	}
+}
+
+// patience is how long to wait where there is something to fall back on.
+func (r *reviewer) patience() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.away.IsZero() && r.clock.Since(r.away) < awayFor {
+		return 0
+	}
+	return patience
 }
 
 // err avoids a nil pointer inside a non-nil error.

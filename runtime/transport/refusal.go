@@ -32,20 +32,25 @@ type Submitter struct {
 type Label string
 
 const (
-	LabelTokenMissing   Label = "token-missing"                // no bearer token
-	LabelTokenInvalid   Label = "token-invalid"                // not a token of this cluster, or tampered with
-	LabelTokenExpired   Label = "token-expired"                // expired
-	LabelTokenAudience  Label = "token-audience"               // issued for another audience
-	LabelTokenUnbound   Label = "token-unbound"                // not bound to a pod
-	LabelPodDeleted     Label = "pod-deleted"                  // bound to an object that is gone
-	LabelPodUnknown     Label = "pod-unknown"                  // no such pod UID in the namespace
-	LabelPodTerminating Label = "pod-terminating"              // the pod is being deleted
-	LabelPodForeign     Label = "pod-foreign"                  // no pool of this flow owns the pod (B-083)
-	LabelServiceAccount Label = "serviceaccount"               // ServiceAccount or namespace not allowed (B-267)
-	LabelForbidden      Label = "forbidden"                    // authenticated, but not authorised
-	LabelUnavailable    Label = "unavailable"                  // cannot decide now
-	LabelCoolingDown    Label = "cooling-down"                 // too many malformed frames (B-204)
-	LabelPeerMismatch   Label = "registration-of-another-peer" // the registration names another pod than the token (B-081)
+	LabelTokenMissing         Label = "token-missing"                // no bearer token
+	LabelTokenInvalid         Label = "token-invalid"                // not a token of this cluster, or tampered with
+	LabelTokenExpired         Label = "token-expired"                // expired
+	LabelTokenAudience        Label = "token-audience"               // issued for another audience
+	LabelTokenIssuer          Label = "token-issuer"                 // of another issuer than the tokens of this cluster
+	LabelTokenKey             Label = "token-key"                    // signed with a key that this cluster has not
+	LabelTokenSignature       Label = "token-signature"              // the signature is wrong
+	LabelTokenLegacy          Label = "token-legacy"                 // from a Secret, without audience and end
+	LabelTokenDefaultAudience Label = "token-default-audience"       // issued for the API server
+	LabelTokenUnbound         Label = "token-unbound"                // not bound to a pod
+	LabelPodDeleted           Label = "pod-deleted"                  // bound to an object that is gone
+	LabelPodUnknown           Label = "pod-unknown"                  // no such pod UID in the namespace
+	LabelPodTerminating       Label = "pod-terminating"              // the pod is being deleted
+	LabelPodForeign           Label = "pod-foreign"                  // no pool of this flow owns the pod (B-083)
+	LabelServiceAccount       Label = "serviceaccount"               // ServiceAccount or namespace not allowed (B-267)
+	LabelForbidden            Label = "forbidden"                    // authenticated, but not authorised
+	LabelUnavailable          Label = "unavailable"                  // cannot decide now
+	LabelCoolingDown          Label = "cooling-down"                 // too many malformed frames (B-204)
+	LabelPeerMismatch         Label = "registration-of-another-peer" // the registration names another pod than the token (B-081)
 )
 
 // Refusal is the error of an Authenticator.

@@ -140,7 +140,8 @@ func (s *sidecar) authenticator(document runtimeconfig.Producer) (transport.Auth
 		Audience:               runtimeconfig.TokenAudience,
 		AllowedServiceAccounts: func() []string { return s.document.Load().Value.AllowedServiceAccounts },
 		OnPodGone:              func(uid string) { s.member.podGone(uid) },
-		Log:                    s.Log.WithName("fencing"),
+		StateDir:               s.DataDir, FlowUID: document.FlowUID,
+		Log: s.Log.WithName("fencing"),
 	}, s.APIDir)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the identity checks: %w", err)

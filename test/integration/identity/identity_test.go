@@ -190,10 +190,11 @@ func TestIdentityChecksAgainstARealAPIServer(t *testing.T) {
 		want  transport.Label
 	}{
 		"a worker of this flow":                  {s.token("worker", worker, audience), ""},
-		"its token for the API server":           {s.token("worker", worker), transport.LabelTokenAudience},
+		"its token for the API server":           {s.token("worker", worker), transport.LabelTokenDefaultAudience},
+		"its token for somebody else":            {s.token("worker", worker, "vault"), transport.LabelTokenAudience},
 		"its token for two audiences":            {s.token("worker", worker, "other", audience), ""},
 		"a token that is bound to no pod":        {s.token("worker", nil, audience), transport.LabelTokenUnbound},
-		"a token with another signature":         {tampered(s.token("worker", worker, audience)), transport.LabelTokenInvalid},
+		"a token with another signature":         {tampered(s.token("worker", worker, audience)), transport.LabelTokenSignature},
 		"a worker of another flow":               {s.token("worker", s.pod("foreign", "worker", theirs), audience), transport.LabelPodForeign},
 		"a pod that belongs to nobody":           {s.token("stranger", s.pod("nobody", "stranger", nil), audience), transport.LabelPodForeign},
 		"no token at all":                        {"nonsense", transport.LabelTokenInvalid},
@@ -263,7 +264,7 @@ func (s *site) submitters() {
 		want        transport.Label
 	}{
 		"allowed":              {s.token("submitter", nil, runtimeconfig.TokenAudience), "create", ""},
-		"for the API server":   {s.token("submitter", nil), "create", transport.LabelTokenAudience},
+		"for the API server":   {s.token("submitter", nil), "create", transport.LabelTokenDefaultAudience},
 		"another verb":         {s.token("submitter", nil, runtimeconfig.TokenAudience), "delete", transport.LabelForbidden},
 		"without a permission": {s.token("stranger", nil, runtimeconfig.TokenAudience), "create", transport.LabelForbidden},
 	} {
