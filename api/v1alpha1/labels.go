@@ -50,6 +50,16 @@ const (
 	AnnotationRuntimeRevision = "workpulling.dev/runtime-revision"
 )
 
+// Annotations of flows, pools and the Secret of the certificate authority.
+const (
+	// AnnotationRenewBefore asks for new certificates: what was made before the
+	// moment in its value, in the format of RFC 3339, is replaced, as soon as that
+	// moment has come. On a flow or a pool it is about its serving certificate, on
+	// the Secret of the operator's certificate authority about the authority
+	// itself. A person sets it when a key has leaked.
+	AnnotationRenewBefore = "workpulling.dev/renew-before"
+)
+
 // Annotations of a flow's Lease.
 const (
 	// AnnotationHalted is the failure for good of the producer that had the shared queue. No other takes the queue over until

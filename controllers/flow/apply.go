@@ -33,7 +33,7 @@ type applied struct {
 func (r *Reconciler) apply(ctx context.Context, o *observation, p plan) (applied, error) {
 	var a applied
 	var err error
-	if a.renewIn, err = r.Issuer.Ensure(ctx, o.flow.Namespace, runtimeconfig.ProducerName(o.flow.Name), hosts(o.flow)...); err != nil {
+	if a.renewIn, err = r.ensureCertificate(ctx, o.flow); err != nil {
 		a.obstacle = obstacleOf(v1alpha1.ReasonCertificatePending, err)
 		return a, err
 	}

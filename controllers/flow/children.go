@@ -137,12 +137,13 @@ func servicePort(name string, port, target int32) corev1.ServicePort {
 	return corev1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: port, TargetPort: intstr.FromInt32(target)}
 }
 
-// hosts are the names that the producer's certificate answers to.
+// hosts are the names that the producer's certificate answers to. Each holds the namespace: the short name of the Service, which resolves in
+// every namespace that has a flow of this name, would let the producer of one stand in for that of another.
 func hosts(flow *v1alpha1.WorkPullingFlow) []string {
 	intake := runtimeconfig.IntakeName(flow.Name)
 	return []string{
 		runtimeconfig.ProducerHost(flow.Name, flow.Namespace),
-		intake, intake + "." + flow.Namespace, intakeHost(flow), intakeHost(flow) + ".cluster.local",
+		intake + "." + flow.Namespace, intakeHost(flow), intakeHost(flow) + ".cluster.local",
 	}
 }
 

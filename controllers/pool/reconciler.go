@@ -139,7 +139,7 @@ func (r *Reconciler) ensureSurroundings(ctx context.Context, pool *v1alpha1.Work
 	if pool.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	renewIn, err := r.Issuer.Ensure(ctx, pool.Namespace, runtimeconfig.WorkerName(pool.Name), runtimeconfig.WorkerHost(pool.Name, pool.Namespace))
+	renewIn, err := r.ensureCertificate(ctx, pool)
 	if err != nil {
 		return 0, err
 	}

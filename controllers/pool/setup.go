@@ -32,7 +32,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}))
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("workerpool").
-		For(&v1alpha1.WorkerPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.WorkerPool{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&corev1.Pod{}).
 		Owns(&corev1.ConfigMap{}).
 		Watches(&v1alpha1.WorkPullingFlow{}, handler.EnqueueRequestsFromMapFunc(r.poolsOfFlow), builder.WithPredicates(predicate.GenerationChangedPredicate{})).

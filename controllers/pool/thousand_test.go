@@ -63,7 +63,7 @@ func newFleet(t *testing.T) *fleet {
 	f.r = &Reconciler{
 		Client: c, Live: c, Recorder: events.NewFakeRecorder(10 * thousand), Control: f, Stats: f.registry, Clock: f.clock,
 		Issuer:  &certs.Issuer{Authority: authority, Clock: f.clock, Keeper: children.Keeper{Client: c, Live: c}},
-		Metrics: metrics.NewOperator(prometheus.NewRegistry(), authority.Expires),
+		Metrics: metrics.NewOperator(prometheus.NewRegistry(), authority),
 		BackOff: flowcontrol.NewBackOff(time.Second, time.Minute), Image: thousandImage,
 		NewName: func(string) string { t.Error("a worker is made"); return "another" }, memory: newMemory(),
 	}

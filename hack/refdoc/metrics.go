@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/workpulling/workpulling/internal/certs"
 	"github.com/workpulling/workpulling/internal/metrics"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/delivery"
@@ -53,7 +54,7 @@ func registerProducer(r registry) {
 	}))
 	telemetry.NewAnswers(r).Count(201)
 	telemetry.RegisterMember(r, func() bool { return true }, func() uint64 { return 0 })
-	telemetry.RegisterCertificate(r, func() error { return nil })
+	telemetry.RegisterCertificate(r, served{}, func() (transport.Bundle, error) { return transport.Bundle{}, nil })
 }
 
 func registerWorker(r registry) {
@@ -64,16 +65,28 @@ func registerWorker(r registry) {
 	}))
 	telemetry.RegisterAppStreams(r, func() int { return 1 })
 	telemetry.NewHandlerSeconds(r).Observe(protocol.Confirmed, 1)
-	telemetry.RegisterCertificate(r, func() error { return nil })
+	telemetry.RegisterCertificate(r, served{}, func() (transport.Bundle, error) { return transport.Bundle{}, nil })
 }
 
 func registerOperator(r registry) {
-	m := metrics.NewOperator(r, func() time.Time { return time.Unix(0, 0) })
+	m := metrics.NewOperator(r, authority{})
+	m.FlowCertificate("namespace", "flow", time.Unix(0, 0))
 	m.Pool("namespace", "pool", metrics.PoolWorkers{})
 	m.Step("namespace", "pool", "Create")
 	m.Flow("namespace", "flow", true, 0, 0, 0)
 	m.StatusWrite("WorkerPool")
 }
+
+type served struct{}
+
+func (served) Err() error         { return nil }
+func (served) Expires() time.Time { return time.Unix(0, 0) }
+func (served) Failures() uint64   { return 0 }
+
+type authority struct{}
+
+func (authority) Expires() time.Time { return time.Unix(0, 0) }
+func (authority) Phase() certs.Phase { return certs.PhaseNone }
 
 // registry remembers the names of what was registered, so that a metric without a sample is found.
 type registry struct {

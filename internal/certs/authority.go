@@ -18,9 +18,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// syncEvery is how often a replica reads the authority again, to follow a rotation by another and to write a lost Secret again before
+// syncEvery is how often a replica reads the authority again, to follow a rotation by the leader and to write a lost Secret again before
 // the last process that knows it ends. Reading one Secret by name needs no right to list or watch Secrets.
 const syncEvery = 5 * time.Second
+
+// annotationPhase tells a reader of the Secret where a rotation is.
+const annotationPhase = "workpulling.dev/rotation"
 
 // ErrDamaged says that the Secret of the authority does not hold one, and that this process never knew one. A person has to delete it.
 var ErrDamaged = errors.New("damaged; delete it and a new one is made")
@@ -35,6 +38,7 @@ type Authority struct {
 
 	mu     sync.RWMutex
 	ring   keyring
+	secret *corev1.Secret // as it was read or written last
 	leaves map[string]tls.Certificate
 }
 
@@ -43,8 +47,8 @@ func NewAuthority(direct client.Client, key types.NamespacedName, c clock.WithTi
 	return &Authority{client: direct, key: key, clock: c, log: log, leaves: map[string]tls.Certificate{}}
 }
 
-// Sync reads the authority, makes it where there is none, and rotates it where it is time. Where the Secret is gone or damaged, and this
-// process knows what was in it, that is written again.
+// Sync reads the authority, and makes it where there is none. Where the Secret is gone or damaged, and this process knows what was in it,
+// that is written again.
 func (a *Authority) Sync(ctx context.Context) error {
 	var secret corev1.Secret
 	err := a.client.Get(ctx, a.key, &secret)
@@ -54,33 +58,44 @@ func (a *Authority) Sync(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("reading the authority: %w", err)
 	}
-	done := "Rotated the certificate authority"
 	ring, damage := decodeKeyring(secret.Data)
 	if damage != nil {
-		done = "Wrote the damaged certificate authority again"
 		if ring = a.known(); ring.current.cert == nil {
 			return fmt.Errorf("the authority's Secret %s is %w: %w", a.key, ErrDamaged, damage)
 		}
-	}
-	ring, changed, err := ring.advance(a.clock.Now())
-	if err != nil {
-		return err
-	}
-	if changed || damage != nil {
-		before := secret.DeepCopy()
-		if secret.Data, err = ring.encode(); err != nil {
-			return err
-		}
-		// The lock makes one of several replicas win; the others read its result at their next turn.
-		if err := a.client.Patch(ctx, &secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := a.write(ctx, &secret, ring); err != nil {
 			if apierrors.IsConflict(err) {
 				return a.Sync(ctx)
 			}
-			return fmt.Errorf("writing the authority: %w", err)
+			return err
 		}
-		a.log.Info(done, "secret", a.key.String(), "expires", ring.current.cert.NotAfter)
+		a.log.Info("Wrote the damaged certificate authority again", "secret", a.key.String(), "expires", ring.current.cert.NotAfter)
 	}
-	a.adopt(ring)
+	a.adopt(ring, &secret)
+	return nil
+}
+
+// write puts ring into the Secret as it was read. The lock makes one of several writers win.
+func (a *Authority) write(ctx context.Context, secret *corev1.Secret, ring keyring) error {
+	before := secret.DeepCopy()
+	var err error
+	if secret.Data, err = ring.encode(); err != nil {
+		return err
+	}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotationPhase, string(ring.phase()))
+	if err := a.client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing the authority: %w", err)
+	}
+	return nil
+}
+
+// replace puts a keyring in the place of the one that was read last. A conflict is an error: what was decided rests on the other.
+func (a *Authority) replace(ctx context.Context, ring keyring) error {
+	secret := a.stored()
+	if err := a.write(ctx, secret, ring); err != nil {
+		return err
+	}
+	a.adopt(ring, secret)
 	return nil
 }
 
@@ -90,7 +105,7 @@ func (a *Authority) create(ctx context.Context) error {
 	if ring.current.cert == nil {
 		done = "Created the certificate authority"
 		var err error
-		if ring, _, err = ring.advance(a.clock.Now()); err != nil {
+		if ring.current, err = newAuthorityPair(a.clock.Now()); err != nil {
 			return err
 		}
 	}
@@ -99,6 +114,7 @@ func (a *Authority) create(ctx context.Context) error {
 		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.key.Namespace, Name: a.key.Name}, Type: corev1.SecretTypeTLS, Data: data}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotationPhase, string(ring.phase()))
 	switch err := a.client.Create(ctx, secret); {
 	case apierrors.IsAlreadyExists(err):
 		return a.Sync(ctx)
@@ -106,7 +122,7 @@ func (a *Authority) create(ctx context.Context) error {
 		return fmt.Errorf("creating the authority: %w", err)
 	}
 	a.log.Info(done, "secret", a.key.String(), "expires", ring.current.cert.NotAfter)
-	a.adopt(ring)
+	a.adopt(ring, secret)
 	return nil
 }
 
@@ -117,14 +133,21 @@ func (a *Authority) known() keyring {
 	return a.ring
 }
 
-func (a *Authority) adopt(ring keyring) {
+// stored is the Secret as this process saw it last.
+func (a *Authority) stored() *corev1.Secret {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.secret.DeepCopy()
+}
+
+func (a *Authority) adopt(ring keyring, secret *corev1.Secret) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !ring.current.cert.Equal(a.ring.current.cert) {
 		// After the Secret was replaced, nobody may trust the one that signed these.
 		clear(a.leaves)
 	}
-	a.ring = ring
+	a.ring, a.secret = ring, secret
 }
 
 // Start keeps the authority in step until ctx ends, on every replica. Of failures in a row it logs the first.
@@ -153,6 +176,9 @@ func (a *Authority) NeedLeaderElection() bool { return false }
 func (a *Authority) Expires() time.Time {
 	return a.known().current.cert.NotAfter
 }
+
+// Phase is where a rotation is.
+func (a *Authority) Phase() Phase { return a.known().phase() }
 
 // Pool is what the operator trusts. A namespace may trust more for a while, see inherited.
 func (a *Authority) Pool() *x509.CertPool {

@@ -66,56 +66,6 @@ func TestReplicasThatStartAtOnceAgree(t *testing.T) {
 	}
 }
 
-func TestRotationKeepsTrust(t *testing.T) {
-	c, clock := newWorld(t)
-	a := newAuthority(t, c, clock)
-	first := a.known().current
-	signedByFirst, err := first.sign(Leaf{CommonName: "h", Hosts: []string{"h"}, Usage: x509.ExtKeyUsageServerAuth}, clock.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	oldBundle := trustedPEM(t, a)
-
-	clock.Step(5*365*24*time.Hour + 3*24*time.Hour)
-	if err := a.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if a.known().current.cert.Equal(first.cert) == false {
-		t.Fatal("the successor signs before anyone can trust it")
-	}
-	if bytes.Equal(trustedPEM(t, a), oldBundle) {
-		t.Fatal("the successor is not announced in the bundle")
-	}
-	clock.Step(settle + time.Minute)
-	if err := a.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if a.known().current.cert.Equal(first.cert) {
-		t.Fatal("the successor never signs")
-	}
-	// A peer that presents an old certificate is still trusted.
-	if _, err := signedByFirst.cert.Verify(x509.VerifyOptions{DNSName: "h", Roots: a.Pool(), CurrentTime: signedByFirst.cert.NotBefore.Add(time.Minute)}); err != nil {
-		t.Errorf("verifying a certificate of the old authority: %v", err)
-	}
-	// A second replica reads the same.
-	if b := newAuthority(t, c, clock); !bytes.Equal(trustedPEM(t, b), trustedPEM(t, a)) {
-		t.Error("a fresh replica has another bundle")
-	}
-	// In the end the old one is dropped.
-	clock.Step(5 * 365 * 24 * time.Hour)
-	for range 3 {
-		if err := a.Sync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		clock.Step(settle + time.Minute)
-	}
-	for _, cert := range a.ring.trusted() {
-		if cert.Equal(first.cert) {
-			t.Error("an expired authority is still trusted")
-		}
-	}
-}
-
 func TestIssue(t *testing.T) {
 	c, clock := newWorld(t)
 	issuer := &Issuer{Authority: newAuthority(t, c, clock), Keeper: children.Keeper{Client: c, Live: c}, Clock: clock}
@@ -128,13 +78,17 @@ func TestIssue(t *testing.T) {
 		}
 		return secret.Data
 	}
+	var renewBefore time.Time
 	ensure := func(entry, host string) time.Duration {
 		t.Helper()
-		left, err := issuer.Ensure(t.Context(), "media", entry, host)
+		issued, err := issuer.Ensure(t.Context(), Serving{Namespace: "media", Entry: entry, Hosts: []string{host}, RenewBefore: renewBefore})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return left
+		if ahead := issued.Expires.Sub(clock.Now()); ahead < 7*24*time.Hour {
+			t.Errorf("%s is valid for %v more, want at least 7 days", entry, ahead)
+		}
+		return issued.RenewIn
 	}
 
 	if left := ensure("a", host); left < 7*24*time.Hour {
@@ -158,6 +112,25 @@ func TestIssue(t *testing.T) {
 	ensure("a", "another.host")
 	if bytes.Equal(read()["a.crt"], renewed["a.crt"]) {
 		t.Error("a certificate for the wrong host was kept")
+	}
+
+	leaked := read()
+	renewBefore = clock.Now().Add(time.Hour).Truncate(time.Second)
+	if left := ensure("a", "another.host"); left > time.Hour {
+		t.Errorf("a person asks for a new certificate in an hour, and it is looked at in %v", left)
+	}
+	if !bytes.Equal(read()["a.crt"], leaked["a.crt"]) {
+		t.Error("a certificate was replaced before the moment that a person gave")
+	}
+	clock.Step(time.Hour)
+	ensure("a", "another.host")
+	fresh := read()
+	if bytes.Equal(fresh["a.key"], leaked["a.key"]) {
+		t.Error("the leaked key was kept")
+	}
+	ensure("a", "another.host")
+	if !bytes.Equal(read()["a.crt"], fresh["a.crt"]) {
+		t.Error("what a person asked for once is done again")
 	}
 
 	if err := issuer.Forget(t.Context(), "media", "a"); err != nil {
@@ -212,7 +185,7 @@ func TestUsable(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, got := usable(tc.cert, tc.key, []string{tc.host}, a.Pool(), clock.Now()); got != tc.want {
+			if _, got := usable(tc.cert, tc.key, Serving{Hosts: []string{tc.host}}, a.known().signing(), clock.Now()); got != tc.want {
 				t.Errorf("usable %v, want %v", got, tc.want)
 			}
 		})

@@ -16,7 +16,7 @@ func FuzzDecodeKeyring(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	ring := keyring{current: first, next: &second}
+	ring := keyring{current: first, next: &second, closed: true}
 	ring.previous = append(ring.previous, second.cert)
 	data, err := ring.encode()
 	if err != nil {

@@ -11,8 +11,12 @@ import (
 // inherited are the authorities in a namespace's bundle that the keyring does not know and that are trusted on. There are some after
 // the authority's Secret was lost together with every process that knew it: pods still present, and clients still trust, what the lost one
 // signed. That is over once its last certificate has expired, so an authority inherits for leafLife after its beginning and never later:
-// what somebody adds to the bundle of an older one does not stay. A damaged bundle is worth nothing.
+// what somebody adds to the bundle of an older one does not stay. A rotation that has come to its end is the end of that too. A damaged
+// bundle is worth nothing.
 func (k keyring) inherited(bundle []byte, now time.Time) []*x509.Certificate {
+	if k.closed {
+		return nil
+	}
 	known := k.trusted()
 	oldest := slices.MinFunc(known, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) })
 	if now.After(oldest.NotBefore.Add(backdate + leafLife)) {

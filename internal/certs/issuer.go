@@ -27,35 +27,61 @@ type Issuer struct {
 	Clock     clock.PassiveClock
 }
 
-// Ensure makes entry of the namespace's Secret a valid certificate for hosts, and the bundle beside it current. It returns how long that
-// holds. It writes only where something has to change.
-func (i *Issuer) Ensure(ctx context.Context, namespace, entry string, hosts ...string) (time.Duration, error) {
-	if err := i.ensureBundle(ctx, namespace); err != nil {
-		return 0, err
+// Serving is what one flow or pool serves with.
+type Serving struct {
+	Namespace string
+	// Entry is the name of the certificate in the namespace.
+	Entry string
+	// Hosts are the names that its peers verify.
+	Hosts []string
+	// RenewBefore is what RenewBefore says of the flow or pool.
+	RenewBefore time.Time
+}
+
+// Issued is a certificate that is there.
+type Issued struct {
+	// RenewIn is when Ensure has to be called again at the latest.
+	RenewIn time.Duration
+	Expires time.Time
+}
+
+// Ensure makes the certificate of a flow or pool a valid one, and the bundle beside it current. It writes only where something has to change.
+func (i *Issuer) Ensure(ctx context.Context, s Serving) (Issued, error) {
+	if _, err := i.ensureBundle(ctx, s.Namespace); err != nil {
+		return Issued{}, err
 	}
 	var secret corev1.Secret
-	key := client.ObjectKey{Namespace: namespace, Name: runtimeconfig.TLSSecretName}
+	key := client.ObjectKey{Namespace: s.Namespace, Name: runtimeconfig.TLSSecretName}
 	err := i.Keeper.Client.Get(ctx, key, &secret)
 	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("reading the certificates of %s: %w", namespace, err)
+		return Issued{}, fmt.Errorf("reading the certificates of %s: %w", s.Namespace, err)
 	}
 	now := i.Clock.Now()
-	certKey, keyKey := entry+runtimeconfig.TLSCertSuffix, entry+runtimeconfig.TLSKeySuffix
-	if left, ok := usable(secret.Data[certKey], secret.Data[keyKey], hosts, i.Authority.Pool(), now); ok {
-		return left, nil
+	certKey, keyKey := s.Entry+runtimeconfig.TLSCertSuffix, s.Entry+runtimeconfig.TLSKeySuffix
+	ring := i.Authority.known()
+	if cert, ok := usable(secret.Data[certKey], secret.Data[keyKey], s, ring.signing(), now); ok {
+		return issued(cert, s, now), nil
 	}
-	signed, err := i.Authority.known().current.sign(Leaf{CommonName: entry, Hosts: hosts, Usage: x509.ExtKeyUsageServerAuth}, now)
+	signed, err := ring.current.sign(Leaf{CommonName: s.Entry, Hosts: s.Hosts, Usage: x509.ExtKeyUsageServerAuth}, now)
 	if err != nil {
-		return 0, err
+		return Issued{}, err
 	}
 	certPEM, keyPEM, err := signed.encode()
 	if err != nil {
-		return 0, err
+		return Issued{}, err
 	}
 	if err := i.write(ctx, key, secret.UID != "", map[string][]byte{certKey: certPEM, keyKey: keyPEM}); err != nil {
-		return 0, err
+		return Issued{}, err
 	}
-	return renewAt(signed.cert).Sub(now), nil
+	return issued(signed.cert, s, now), nil
+}
+
+func issued(cert *x509.Certificate, s Serving, now time.Time) Issued {
+	out := Issued{RenewIn: renewAt(cert).Sub(now), Expires: cert.NotAfter}
+	if now.Before(s.RenewBefore) {
+		out.RenewIn = min(out.RenewIn, s.RenewBefore.Sub(now))
+	}
+	return out
 }
 
 // Forget removes entry from the namespace, and with the last entry the Secret and the bundle.
@@ -130,40 +156,39 @@ func (i *Issuer) write(ctx context.Context, key client.ObjectKey, exists bool, d
 	return nil
 }
 
-// ensureBundle makes the bundle of the namespace the authority's own, followed by what it inherits.
-func (i *Issuer) ensureBundle(ctx context.Context, namespace string) error {
+// ensureBundle makes the bundle of the namespace the authority's own, followed by what it inherits, and says whether it wrote.
+func (i *Issuer) ensureBundle(ctx context.Context, namespace string) (wrote bool, err error) {
 	desired := bundle(namespace)
 	var observed corev1.ConfigMap
-	err := i.Keeper.Client.Get(ctx, client.ObjectKeyFromObject(desired), &observed)
+	err = i.Keeper.Client.Get(ctx, client.ObjectKeyFromObject(desired), &observed)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the trust bundle of %s: %w", namespace, err)
+		return false, fmt.Errorf("reading the trust bundle of %s: %w", namespace, err)
 	}
 	ring := i.Authority.known()
 	inherited := ring.inherited([]byte(observed.Data[corev1.ServiceAccountRootCAKey]), i.Clock.Now())
 	encoded, err := certutil.EncodeCertificates(append(ring.trusted(), inherited...)...)
 	if err != nil {
-		return fmt.Errorf("encoding the trust bundle of %s: %w", namespace, err)
+		return false, fmt.Errorf("encoding the trust bundle of %s: %w", namespace, err)
 	}
 	desired.Data = map[string]string{corev1.ServiceAccountRootCAKey: string(encoded)}
-	_, err = i.Keeper.Ensure(ctx, desired)
-	return err
+	return i.Keeper.Ensure(ctx, desired)
 }
 
 func bundle(namespace string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: runtimeconfig.CAConfigMapName}}
 }
 
-// usable says whether a certificate serves hosts for its peers, and how long until it should be renewed.
-func usable(certPEM, keyPEM []byte, hosts []string, trusted *x509.CertPool, now time.Time) (time.Duration, bool) {
+// usable returns a certificate that serves a flow or pool for its peers and need not be renewed yet. One of a former authority does not
+// count: a rotation ends when the last of these has been replaced.
+func usable(certPEM, keyPEM []byte, s Serving, signing *x509.CertPool, now time.Time) (*x509.Certificate, bool) {
 	have, err := decode(certPEM, keyPEM)
 	if err != nil {
-		return 0, false
+		return nil, false
 	}
-	for _, host := range hosts {
-		if _, err := have.cert.Verify(x509.VerifyOptions{DNSName: host, Roots: trusted, CurrentTime: now}); err != nil {
-			return 0, false
+	for _, host := range s.Hosts {
+		if _, err := have.cert.Verify(x509.VerifyOptions{DNSName: host, Roots: signing, CurrentTime: now}); err != nil {
+			return nil, false
 		}
 	}
-	left := renewAt(have.cert).Sub(now)
-	return left, left > 0
+	return have.cert, now.Before(renewAt(have.cert)) && !outdated(have.cert, s.RenewBefore, now)
 }

@@ -9,7 +9,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// settle is how long a new authority is in the trust bundle before it signs.
+// settle is how long a new authority is in the trust bundles before it signs, unless a person is in a hurry: clients outside have copies.
 const settle = 24 * time.Hour
 
 // Keys of the authority's Secret.
@@ -20,6 +20,7 @@ const (
 	keyNextKey      = "next.key"
 	keyPreviousCert = "previous.crt"
 	keyBundle       = "ca.crt"
+	keyClosed       = "closed"
 )
 
 // keyring is the authority over time: the one that signs, perhaps the one that will, and those that did.
@@ -27,32 +28,83 @@ type keyring struct {
 	current  pair
 	next     *pair
 	previous []*x509.Certificate
+	// closed says that a rotation came to its end: every certificate in use is the current authority's, so nothing is inherited any more.
+	closed bool
 }
 
-// advance rotates: at half of its life the current authority gets a successor, which takes over once the world has had time to trust
-// it. It says whether anything changed.
-func (k keyring) advance(now time.Time) (keyring, bool, error) {
-	if k.current.cert == nil {
-		first, err := newAuthorityPair(now)
-		return keyring{current: first}, err == nil, err
-	}
-	changed := false
-	kept := slices.DeleteFunc(slices.Clone(k.previous), func(c *x509.Certificate) bool { return !now.Before(c.NotAfter) })
-	if len(kept) != len(k.previous) {
-		k.previous, changed = kept, true
-	}
+// Phase is where a rotation is.
+type Phase string
+
+// Phases of a rotation.
+const (
+	// PhaseNone: there is no rotation.
+	PhaseNone Phase = "None"
+	// PhaseAnnounced: the successor is in the trust bundles and does not sign yet.
+	PhaseAnnounced Phase = "Announced"
+	// PhaseReplacing: the successor signs, and what the former one signed is being replaced.
+	PhaseReplacing Phase = "Replacing"
+)
+
+// Phases are all phases.
+func Phases() []Phase { return []Phase{PhaseNone, PhaseAnnounced, PhaseReplacing} }
+
+func (k keyring) phase() Phase {
 	switch {
-	case k.next == nil && now.After(renewAt(k.current.cert)):
+	case k.next != nil:
+		return PhaseAnnounced
+	case len(k.previous) > 0:
+		return PhaseReplacing
+	}
+	return PhaseNone
+}
+
+// begun is when an authority or a certificate of ours was made.
+func begun(cert *x509.Certificate) time.Time { return cert.NotBefore.Add(backdate) }
+
+// outdated says whether cert was made before a moment that has come: a person asks for a new one. The zero time asks for nothing.
+func outdated(cert *x509.Certificate, before, now time.Time) bool {
+	return !now.Before(before) && begun(cert).Before(before)
+}
+
+// sight is what a rotation depends on, besides the keyring.
+type sight struct {
+	// renewBefore is what a person has asked for: an authority that was made before this moment is to be replaced.
+	renewBefore time.Time
+	// announcedFor is how long every trust bundle has held every authority that is trusted; replacedFor how long every server certificate
+	// has been the current authority's. Zero where that is not so.
+	announcedFor, replacedFor time.Duration
+	// pause is how long kubelets may take to bring what was written into the pods.
+	pause time.Duration
+}
+
+// advance takes the next step of a rotation where it is time for one, and says whether it was. A rotation begins at half of the life of the
+// authority, or when a person asks. The successor signs once it is in every bundle, for a day where nobody is in a hurry; the former
+// authority is trusted until everything that it signed has been replaced.
+func (k keyring) advance(s sight, now time.Time) (keyring, bool, error) {
+	asked := outdated(k.current.cert, s.renewBefore, now)
+	switch k.phase() {
+	case PhaseNone:
+		if !asked && !now.After(renewAt(k.current.cert)) {
+			return k, false, nil
+		}
 		next, err := newAuthorityPair(now)
 		if err != nil {
 			return k, false, err
 		}
-		k.next, changed = &next, true
-	case k.next != nil && now.After(k.next.cert.NotBefore.Add(backdate+settle)):
-		k.previous = append(k.previous, k.current.cert)
-		k.current, k.next, changed = *k.next, nil, true
+		k.next = &next
+	case PhaseAnnounced:
+		if s.announcedFor < s.pause || !asked && now.Before(begun(k.next.cert).Add(settle)) {
+			return k, false, nil
+		}
+		k.previous = append(slices.Clone(k.previous), k.current.cert)
+		k.current, k.next = *k.next, nil
+	case PhaseReplacing:
+		if s.announcedFor < s.pause || s.replacedFor < s.pause {
+			return k, false, nil
+		}
+		k.previous, k.closed = nil, true
 	}
-	return k, changed, nil
+	return k, true, nil
 }
 
 // trusted are all certificates that a peer may present the chain of.
@@ -62,6 +114,16 @@ func (k keyring) trusted() []*x509.Certificate {
 		all = append(all, k.next.cert)
 	}
 	return append(all, k.previous...)
+}
+
+// signing are the authority that signs and the one that will: a replica that has just become the leader may not know yet that it does.
+func (k keyring) signing() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(k.current.cert)
+	if k.next != nil {
+		pool.AddCert(k.next.cert)
+	}
+	return pool
 }
 
 func (k keyring) encode() (map[string][]byte, error) {
@@ -79,6 +141,9 @@ func (k keyring) encode() (map[string][]byte, error) {
 		if data[keyPreviousCert], err = certutil.EncodeCertificates(k.previous...); err != nil {
 			return nil, fmt.Errorf("encoding the previous authorities: %w", err)
 		}
+	}
+	if k.closed {
+		data[keyClosed] = []byte("true")
 	}
 	if data[keyBundle], err = certutil.EncodeCertificates(k.trusted()...); err != nil {
 		return nil, fmt.Errorf("encoding the trust bundle: %w", err)
@@ -104,5 +169,6 @@ func decodeKeyring(data map[string][]byte) (keyring, error) {
 			return keyring{}, fmt.Errorf("reading the previous authorities: %w", err)
 		}
 	}
+	k.closed = len(data[keyClosed]) > 0
 	return k, nil
 }

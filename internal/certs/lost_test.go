@@ -155,7 +155,7 @@ func TestAuthorityMadeAnew(t *testing.T) {
 	}
 	ensure := func(i *Issuer) {
 		t.Helper()
-		if _, err := i.Ensure(t.Context(), "media", "a", "h"); err != nil {
+		if _, err := i.Ensure(t.Context(), Serving{Namespace: "media", Entry: "a", Hosts: []string{"h"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -271,6 +271,7 @@ func TestInherited(t *testing.T) {
 		"younger than ours":           {young, encode(later.cert), now, nil},
 		"after a rotation":            {keyring{current: current, previous: []*x509.Certificate{aged.cert}}, encode(lost.cert), now, nil},
 		"before a rotation":           {keyring{current: aged, next: &current}, encode(lost.cert), now, nil},
+		"after a finished rotation":   {keyring{current: current, closed: true}, encode(lost.cert), now, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/certs"
 )
 
 // Operator holds the metrics of one operator.
@@ -14,11 +17,19 @@ type Operator struct {
 	flowJobs     *prometheus.GaugeVec
 	flowReports  *prometheus.GaugeVec
 	statusWrites *prometheus.CounterVec
-	caExpiry     prometheus.GaugeFunc
+	certificates *prometheus.GaugeVec
 }
 
-// NewOperator registers the metrics. caExpires tells when the certificate authority ends.
-func NewOperator(registry crmetrics.RegistererGatherer, caExpires func() time.Time) *Operator {
+// Authority is the operator's certificate authority.
+type Authority interface {
+	// Expires is when the one that signs now ends.
+	Expires() time.Time
+	// Phase is where its rotation is.
+	Phase() certs.Phase
+}
+
+// NewOperator registers the metrics.
+func NewOperator(registry crmetrics.RegistererGatherer, authority Authority) *Operator {
 	m := &Operator{
 		workers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "workpulling_operator_pool_workers", Help: "Workers of a pool by state: desired, live, ready, updated, draining.",
@@ -35,12 +46,41 @@ func NewOperator(registry crmetrics.RegistererGatherer, caExpires func() time.Ti
 		statusWrites: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "workpulling_operator_status_writes_total", Help: "Writes of a status, by kind. At rest it does not move.",
 		}, []string{"kind"}),
-		caExpiry: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "workpulling_operator_ca_expiry_timestamp_seconds", Help: "When the certificate authority that signs now expires.",
-		}, func() float64 { return float64(caExpires().Unix()) }),
+		certificates: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "workpulling_operator_certificate_expiry_timestamp_seconds",
+			Help: "When the certificate that the producer of a flow, or the workers of a pool, serve with expires. It is renewed at half of its life.",
+		}, []string{"namespace", "kind", "name"}),
 	}
-	registry.MustRegister(m.workers, m.workerSteps, m.flowJobs, m.flowReports, m.statusWrites, m.caExpiry)
+	registry.MustRegister(m.workers, m.workerSteps, m.flowJobs, m.flowReports, m.statusWrites, m.certificates)
+	registerAuthority(registry, authority)
 	return m
+}
+
+func registerAuthority(registry prometheus.Registerer, authority Authority) {
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "workpulling_operator_ca_expiry_timestamp_seconds", Help: "When the certificate authority that signs now expires.",
+	}, func() float64 { return float64(authority.Expires().Unix()) }))
+	for _, phase := range certs.Phases() {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "workpulling_operator_ca_rotation", ConstLabels: prometheus.Labels{"phase": string(phase)},
+			Help: "1 for the phase that the rotation of the certificate authority is in: None, Announced or Replacing.",
+		}, func() float64 {
+			if authority.Phase() == phase {
+				return 1
+			}
+			return 0
+		}))
+	}
+}
+
+// FlowCertificate sets when the certificate of a flow's producer expires.
+func (m *Operator) FlowCertificate(namespace, flow string, expires time.Time) {
+	m.certificates.WithLabelValues(namespace, v1alpha1.KindWorkPullingFlow, flow).Set(float64(expires.Unix()))
+}
+
+// PoolCertificate sets when the certificate of a pool's workers expires.
+func (m *Operator) PoolCertificate(namespace, pool string, expires time.Time) {
+	m.certificates.WithLabelValues(namespace, v1alpha1.KindWorkerPool, pool).Set(float64(expires.Unix()))
 }
 
 // PoolWorkers are the counts of one pool.
@@ -65,6 +105,7 @@ func (m *Operator) ForgetPool(namespace, pool string) {
 	labels := prometheus.Labels{"namespace": namespace, "pool": pool}
 	m.workers.DeletePartialMatch(labels)
 	m.workerSteps.DeletePartialMatch(labels)
+	m.certificates.DeleteLabelValues(namespace, v1alpha1.KindWorkerPool, pool)
 }
 
 // Flow sets the numbers of a flow that reports; without a report only the connection is known.
@@ -85,6 +126,7 @@ func (m *Operator) ForgetFlow(namespace, flow string) {
 	labels := prometheus.Labels{"namespace": namespace, "flow": flow}
 	m.flowJobs.DeletePartialMatch(labels)
 	m.flowReports.DeletePartialMatch(labels)
+	m.certificates.DeleteLabelValues(namespace, v1alpha1.KindWorkPullingFlow, flow)
 }
 
 // StatusWrite counts one write of a status.

@@ -23,6 +23,8 @@ func Flags(options *Options, logging *zap.Options) *flag.FlagSet {
 	flags.StringVar(&options.TokenReviewerClusterRole, "token-reviewer-cluster-role", options.TokenReviewerClusterRole,
 		"ClusterRole that lets a producer have tokens reviewed")
 	flags.StringVar(&options.AuthoritySecret, "ca-secret", options.AuthoritySecret, "name of the Secret of the certificate authority")
+	flags.DurationVar(&options.RotationPause, "ca-rotation-pause", options.RotationPause,
+		"how long each step of a rotation of the certificate authority waits for kubelets to bring changes into pods")
 	flags.Func("watch-namespaces", "comma-separated `namespaces` to watch; empty means all", func(list string) error {
 		options.WatchNamespaces = namespaces(list)
 		return nil

@@ -169,7 +169,13 @@ func (o *Operator) addReconcilers(ctx context.Context, direct client.Client, opt
 		Authority: o.Authority, Clock: clock.RealClock{},
 		Keeper: children.Keeper{Client: manager.GetClient(), Live: manager.GetAPIReader()},
 	}
-	measured := metrics.NewOperator(parts.Metrics, o.Authority.Expires)
+	rotation := &certs.Rotation{
+		Issuer: issuer, Pause: options.RotationPause, Clock: clock.RealClock{}, Recorder: recorder, Log: manager.GetLogger().WithName("rotation"),
+	}
+	if err := manager.Add(rotation); err != nil {
+		return fmt.Errorf("adding the rotation of the certificate authority: %w", err)
+	}
+	measured := metrics.NewOperator(parts.Metrics, o.Authority)
 	control := controller.Options{
 		MaxConcurrentReconciles: options.Concurrency, ReconciliationTimeout: reconcileTimeout, EnableWarmup: ptr.To(true),
 		SkipNameValidation: ptr.To(true),

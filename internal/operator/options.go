@@ -25,6 +25,9 @@ type Options struct {
 	TokenReviewerClusterRole string
 	// AuthoritySecret is the name of the Secret, in Namespace, of the certificate authority ("workpulling-operator-ca").
 	AuthoritySecret string
+	// RotationPause is how long each step of a rotation of the certificate authority waits for kubelets (5 min). Kubelet brings a changed
+	// Secret or ConfigMap into a pod within about 90 s.
+	RotationPause time.Duration
 	// WatchNamespaces restricts the operator to some namespaces; empty means all.
 	WatchNamespaces []string
 	// LeaderElection is on in every installation; LeaderElectionID names the Lease ("workpulling-operator").
@@ -42,9 +45,12 @@ func Defaults() Options {
 		ReportsAddress: ":9443", MetricsAddress: ":8443", ProbeAddress: ":8081",
 		TokenReviewerClusterRole: "workpulling-token-reviewer", AuthoritySecret: "workpulling-operator-ca",
 		LeaderElection: true, LeaderElectionID: "workpulling-operator",
-		Concurrency: 8, StatusInterval: 10 * time.Second,
+		RotationPause: 5 * time.Minute, Concurrency: 8, StatusInterval: 10 * time.Second,
 	}
 }
+
+// leastPause is what kubelet needs with its default settings.
+const leastPause = 90 * time.Second
 
 // host is the name in the certificate that producers verify.
 func (o Options) host() (string, error) {
@@ -68,6 +74,9 @@ func (o Options) validate() error {
 	}
 	if o.Concurrency < 1 {
 		errs = append(errs, fmt.Errorf("--concurrency %d: at least 1 is needed", o.Concurrency))
+	}
+	if o.RotationPause < leastPause {
+		errs = append(errs, fmt.Errorf("--ca-rotation-pause %s: at least %s is needed, or pods meet certificates that they cannot trust yet", o.RotationPause, leastPause))
 	}
 	if _, err := o.host(); err != nil {
 		errs = append(errs, err)

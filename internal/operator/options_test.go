@@ -3,6 +3,7 @@ package operator
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestValidate(t *testing.T) {
@@ -21,6 +22,7 @@ func TestValidate(t *testing.T) {
 		"no namespace": {func(o *Options) { o.Namespace = "" }, "--namespace"},
 		"no image":     {func(o *Options) { o.RuntimeImage = "" }, "--runtime-image"},
 		"no port":      {func(o *Options) { o.Address = "operator" }, "--operator-address"},
+		"no pause":     {func(o *Options) { o.RotationPause = time.Minute }, "--ca-rotation-pause"},
 		"no workers":   {func(o *Options) { o.Concurrency = 0 }, "--concurrency"},
 	}
 	for name, tc := range cases {

@@ -1,13 +1,17 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/go-logr/logr"
 )
 
 // Certificate serves a key pair from two files and follows their replacement: the files are looked at on every handshake,
@@ -19,6 +23,8 @@ type Certificate struct {
 	pair   *tls.Certificate
 	seen   [2]stamp
 	failed error
+	// failures counts how often the newest files could not be used.
+	failures uint64
 }
 
 // stamp tells versions of a file apart.
@@ -51,17 +57,71 @@ func (c *Certificate) current() (*tls.Certificate, error) {
 		}
 	}
 	c.failed = err
+	if err != nil {
+		c.failures++
+	}
 	if c.pair == nil {
 		return nil, fmt.Errorf("loading the certificate %s: %w", c.certFile, err)
 	}
 	return c.pair, nil
 }
 
-// Err returns why the newest files could not be used, or nil.
+// Err looks at the files and returns why the newest could not be used, or nil.
 func (c *Certificate) Err() error {
+	// Where there is no pair at all, NewCertificate has failed.
+	_, _ = c.current()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed
+}
+
+// Failures is how often the newest files could not be used when they were looked at.
+func (c *Certificate) Failures() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failures
+}
+
+// Expires looks at the files and returns when what is served expires.
+func (c *Certificate) Expires() time.Time {
+	pair, err := c.current()
+	if err != nil {
+		return time.Time{}
+	}
+	return pair.Leaf.NotAfter
+}
+
+const (
+	followEvery = 10 * time.Second
+	// complainEvery is how many looks there are from one word about files that cannot be used to the next.
+	complainEvery = int(time.Minute / followEvery)
+)
+
+// Follow looks at the files until ctx ends, whether anybody connects or not, and logs what comes of it: each new certificate, and once a
+// minute that the newest files cannot be used.
+func (c *Certificate) Follow(ctx context.Context, log logr.Logger) {
+	ticker := time.NewTicker(followEvery)
+	defer ticker.Stop()
+	served, _ := c.current()
+	quiet := 0 // looks until the next complaint
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		quiet--
+		if err := c.Err(); err == nil {
+			quiet = 0
+		} else if quiet <= 0 {
+			log.Error(err, "Cannot use the newest certificate files: the pair before them serves", "certificate", c.certFile, "expires", c.Expires())
+			quiet = complainEvery
+		}
+		if now, err := c.current(); err == nil && now != served {
+			log.Info("Serving with a new certificate", "certificate", c.certFile, "expires", now.Leaf.NotAfter, "issuer", now.Leaf.Issuer.CommonName)
+			served = now
+		}
+	}
 }
 
 func stamps(first, second string) (out [2]stamp, err error) {
@@ -129,6 +189,35 @@ func verify(state tls.ConnectionState, caFile, serverName string, usage x509.Ext
 		Roots: roots, Intermediates: between, DNSName: serverName, KeyUsages: []x509.ExtKeyUsage{usage},
 	})
 	return err
+}
+
+// Bundle is what a CA bundle holds.
+type Bundle struct {
+	Certificates int
+	// Expires is when the last of them does.
+	Expires time.Time
+}
+
+// ReadBundle reads the CA bundle in a file.
+func ReadBundle(caFile string) (b Bundle, err error) {
+	rest, err := os.ReadFile(caFile)
+	if err != nil {
+		return b, fmt.Errorf("reading the CA bundle: %w", err)
+	}
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return b, nil
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			continue // as AppendCertsFromPEM does
+		}
+		b.Certificates++
+		if certificate.NotAfter.After(b.Expires) {
+			b.Expires = certificate.NotAfter
+		}
+	}
 }
 
 func loadRoots(caFile string) (*x509.CertPool, error) {

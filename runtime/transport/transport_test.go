@@ -2,14 +2,19 @@ package transport_test
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -132,25 +137,176 @@ func move(t *testing.T, from, to string) {
 	}
 }
 
+// The server that only the operator may call asks for a certificate of the authority, for clients, with the operator's name: each of the
+// three alone refuses.
 func TestOnlyTheNamedClientIsServed(t *testing.T) {
 	authority, stranger := transporttest.NewAuthority(t), transporttest.NewAuthority(t)
 	address := serve(t, transport.NewServer(transport.MutualServerTLS(certificate(t, authority, "worker"), authority.CAFile(), "operator")))
-	client := func(of *transporttest.Authority, name string) error {
-		certFile, keyFile := of.Issue(t, name)
+	client := func(of *transporttest.Authority, name string, usages ...x509.ExtKeyUsage) error {
+		certFile, keyFile := of.IssueFor(t, name, usages...)
 		config := transporttest.WithCertificate(t, transport.ClientTLS(authority.CAFile(), "worker"), certFile, keyFile)
 		return call(t, transport.Peer{Address: address, TLS: config})
 	}
-	if err := client(authority, "operator"); err != nil {
+	if err := client(authority, "operator", x509.ExtKeyUsageClientAuth); err != nil {
 		t.Error(err)
 	}
 	for name, err := range map[string]error{
-		"nobody":            call(t, transport.Peer{Address: address, TLS: transport.ClientTLS(authority.CAFile(), "worker")}),
-		"another name":      client(authority, "other"),
-		"another authority": client(stranger, "operator"),
+		"nobody":                           call(t, transport.Peer{Address: address, TLS: transport.ClientTLS(authority.CAFile(), "worker")}),
+		"another name":                     client(authority, "other", x509.ExtKeyUsageClientAuth),
+		"another authority":                client(stranger, "operator", x509.ExtKeyUsageClientAuth),
+		"a server's certificate":           client(authority, "worker", x509.ExtKeyUsageServerAuth),
+		"a server's of the operator":       client(authority, "operator", x509.ExtKeyUsageServerAuth),
+		"a certificate without any usages": client(authority, "operator", x509.ExtKeyUsageEmailProtection),
+		"a token": call(t, transport.Peer{
+			Address: address, TLS: transport.ClientTLS(authority.CAFile(), "worker"), TokenFile: transporttest.TokenFile(t, "operator"),
+		}),
 	} {
 		if err == nil {
 			t.Errorf("%s is served", name)
 		}
+	}
+}
+
+// A certificate for clients serves nobody: the operator's own would otherwise pass for a server of its name.
+func TestAClientsCertificateIsNoServers(t *testing.T) {
+	authority := transporttest.NewAuthority(t)
+	served, err := transport.NewCertificate(authority.IssueFor(t, "server", x509.ExtKeyUsageClientAuth))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := serve(t, transport.NewServer(transport.ServerTLS(served)))
+	if err := call(t, transport.Peer{Address: address, TLS: transport.ClientTLS(authority.CAFile(), "server")}); err == nil {
+		t.Error("a client's certificate was believed of a server")
+	}
+}
+
+// Files that cannot be used are counted, told of once a minute, and harm nothing; nobody has to connect for that.
+func TestBadFilesAreFollowed(t *testing.T) {
+	authority := transporttest.NewAuthority(t)
+	certFile, keyFile := authority.Issue(t, "server")
+	c, err := transport.NewCertificate(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := c.Expires()
+	whole, err := os.ReadFile(certFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := transporttest.NewAuthority(t)
+	otherCert, otherKey := other.Issue(t, "server")
+	synctest.Test(t, func(t *testing.T) {
+		var complaints, served int
+		log := funcr.New(func(_, line string) {
+			if strings.Contains(line, "Cannot use") {
+				complaints++
+			}
+			if strings.Contains(line, "Serving with a new certificate") {
+				served++
+			}
+		}, funcr.Options{})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.Follow(ctx, log)
+		}()
+		pass := func(d time.Duration) {
+			<-time.After(d)
+			synctest.Wait()
+		}
+		pass(time.Minute)
+		if complaints != 0 || served != 0 || c.Failures() != 0 {
+			t.Errorf("at rest: %d complaints, %d new certificates", complaints, served)
+		}
+		for name, content := range map[string][]byte{"half": whole[:len(whole)/2], "empty": nil, "another's": read(t, otherCert)} {
+			complaints = 0
+			replace(t, certFile, content)
+			before := c.Failures()
+			pass(3 * time.Minute)
+			if complaints < 3 || complaints > 4 || c.Failures() == before || c.Err() == nil || !c.Expires().Equal(first) {
+				t.Errorf("%s: %d complaints in 3 minutes, %d failures, %v", name, complaints, c.Failures(), c.Err())
+			}
+		}
+		replace(t, keyFile, read(t, otherKey)) // now the pair is whole
+		pass(20 * time.Second)
+		if c.Err() != nil || served != 1 {
+			t.Errorf("a whole pair: %v, %d new certificates", c.Err(), served)
+		}
+		complaints = 0
+		if err := os.Remove(keyFile); err != nil {
+			t.Fatal(err)
+		}
+		pass(20 * time.Second)
+		if complaints != 1 || c.Err() == nil {
+			t.Errorf("a missing file: %d complaints, %v", complaints, c.Err())
+		}
+		stop()
+		<-done
+	})
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func replace(t *testing.T, file string, content []byte) {
+	t.Helper()
+	next := filepath.Join(t.TempDir(), "next")
+	if err := os.WriteFile(next, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	move(t, next, file)
+}
+
+func TestReadBundle(t *testing.T) {
+	a, b := transporttest.NewAuthority(t), transporttest.NewAuthority(t)
+	both := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(both, append(read(t, a.CAFile()), read(t, b.CAFile())...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := transport.ReadBundle(both)
+	if err != nil || got.Certificates != 2 || got.Expires.Before(time.Now()) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := transport.ReadBundle(both + ".none"); err == nil {
+		t.Error("a bundle that is not there was read")
+	}
+}
+
+// A stream outlives the certificate and the authority that it began with: only new handshakes look at files.
+func TestALongStreamOutlivesItsAuthority(t *testing.T) {
+	authority, next := transporttest.NewAuthority(t), transporttest.NewAuthority(t)
+	served := certificate(t, authority, "server")
+	address := serve(t, transport.NewServer(transport.ServerTLS(served)))
+	peer := transport.Peer{Address: address, TLS: transport.ClientTLS(authority.CAFile(), "server")}
+	conn, err := peer.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ask := func() error {
+		_, err := pb.NewWorkerControlClient(conn).GetStatus(t.Context(), &pb.GetStatusRequest{})
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := authority.Issue(t, "server")
+	newCert, newKey := next.Issue(t, "server")
+	move(t, newCert, certFile)
+	move(t, newKey, keyFile)
+	move(t, next.CAFile(), authority.CAFile())
+	if err := call(t, peer); err != nil {
+		t.Fatalf("a new connection: %v", err)
+	}
+	if err := ask(); err != nil {
+		t.Errorf("the old connection: %v", err)
 	}
 }
 

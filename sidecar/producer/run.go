@@ -82,6 +82,7 @@ type sidecar struct {
 	volume           *volume
 	member           *member
 	relay            *intake.Relay
+	certificate      *transport.Certificate
 	guard            *fencing.Guard // nil with an Authenticator of the options
 	streams          *streams
 	beside           *socket.Server // nil without a ProducerSocket
@@ -109,7 +110,8 @@ func (s *sidecar) build(document runtimeconfig.Producer) error {
 	if err != nil {
 		return err
 	}
-	telemetry.RegisterCertificate(s.registry, certificate.Err)
+	s.certificate = certificate
+	telemetry.RegisterCertificate(s.registry, certificate, func() (transport.Bundle, error) { return transport.ReadBundle(s.CAFile) })
 	if s.streams, err = listenStreams(s.TransportAddress, certificate, &services{member: s.member, peer: s.peer}); err != nil {
 		return err
 	}
@@ -222,6 +224,10 @@ func (s *sidecar) run(ctx context.Context) error {
 	})
 	parts.Go(func() error {
 		s.reporter().run(base)
+		return nil
+	})
+	parts.Go(func() error {
+		s.certificate.Follow(base, s.Log.WithName("certificate"))
 		return nil
 	})
 	if s.guard != nil {

@@ -9,14 +9,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/workpulling/workpulling/runtime/transport"
 	"github.com/workpulling/workpulling/sidecar/telemetry"
 )
 
 func TestHandler(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	var failure error
-	telemetry.RegisterCertificate(registry, func() error { return failure })
-	failure = errors.New("no such file")
+	telemetry.RegisterCertificate(registry, &served{failure: errors.New("no such file")}, func() (transport.Bundle, error) { return transport.Bundle{}, nil })
 	for name, tc := range map[string]struct {
 		method, path string
 		code         int

@@ -198,19 +198,44 @@ workpulling_worker_settled_jobs_total{flow="returns",outcome="nacked"} 0
 	}
 }
 
-func TestAStaleCertificateShows(t *testing.T) {
+// served is a certificate as a sidecar serves it.
+type served struct{ failure error }
+
+func (s *served) Err() error       { return s.failure }
+func (*served) Expires() time.Time { return time.Unix(7, 0) }
+func (*served) Failures() uint64   { return 3 }
+
+func TestCertificateShows(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	var failure error
-	telemetry.RegisterCertificate(registry, func() error { return failure })
+	certificate := &served{}
+	var noBundle error
+	telemetry.RegisterCertificate(registry, certificate, func() (transport.Bundle, error) {
+		return transport.Bundle{Certificates: 2, Expires: time.Unix(9, 0)}, noBundle
+	})
 	for _, c := range []struct {
-		failure error
-		want    string
-	}{{nil, "0"}, {errors.New("the key does not fit"), "1"}, {nil, "0"}} {
-		failure = c.failure
+		failure, noBundle error
+		want              string
+	}{
+		{nil, nil, "0 2 9"}, {errors.New("the key does not fit"), nil, "1 2 9"}, {nil, errors.New("no such file"), "0 0 0"}, {nil, nil, "0 2 9"},
+	} {
+		certificate.failure, noBundle = c.failure, c.noBundle
+		f := strings.Fields(c.want)
 		want := `
+# HELP workpulling_ca_bundle_certificates Authorities in the CA bundle; 0 where it cannot be read. During a rotation there are 2.
+# TYPE workpulling_ca_bundle_certificates gauge
+workpulling_ca_bundle_certificates ` + f[1] + `
+# HELP workpulling_ca_bundle_expiry_timestamp_seconds When the last authority in the CA bundle expires; 0 where it cannot be read.
+# TYPE workpulling_ca_bundle_expiry_timestamp_seconds gauge
+workpulling_ca_bundle_expiry_timestamp_seconds ` + f[2] + `
+# HELP workpulling_certificate_expiry_timestamp_seconds When the certificate that is served expires.
+# TYPE workpulling_certificate_expiry_timestamp_seconds gauge
+workpulling_certificate_expiry_timestamp_seconds 7
+# HELP workpulling_certificate_reload_failures_total How often the newest certificate files could not be used when they were looked at.
+# TYPE workpulling_certificate_reload_failures_total counter
+workpulling_certificate_reload_failures_total 3
 # HELP workpulling_certificate_stale 1 while the newest certificate files cannot be used and the pair before them serves.
 # TYPE workpulling_certificate_stale gauge
-workpulling_certificate_stale ` + c.want + "\n"
+workpulling_certificate_stale ` + f[0] + "\n"
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 			t.Error(err)
 		}

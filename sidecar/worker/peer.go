@@ -82,7 +82,11 @@ func (s *sidecar) answerOperator(listener net.Listener, registry prometheus.Regi
 	if err != nil {
 		return nil, err
 	}
-	telemetry.RegisterCertificate(registry, certificate.Err)
+	s.parts.Go(func() error {
+		certificate.Follow(s.lifetime, s.Log.WithName("certificate"))
+		return nil
+	})
+	telemetry.RegisterCertificate(registry, certificate, func() (transport.Bundle, error) { return transport.ReadBundle(s.CAFile) })
 	server := transport.NewServer(transport.MutualServerTLS(certificate, s.CAFile, runtimeconfig.OperatorCommonName))
 	protocolv1.RegisterWorkerControlServer(server, control.NewServer(s.worker, s.Incarnation, s.configHash))
 	return &controlServer{listener: listener, server: server}, nil

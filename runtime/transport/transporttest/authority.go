@@ -51,13 +51,19 @@ func (a *Authority) CAFile() string { return filepath.Join(a.dir, "ca.crt") }
 // two files. Issuing the same name again replaces the files, as a rotation does.
 func (a *Authority) Issue(t testing.TB, name string) (certFile, keyFile string) {
 	t.Helper()
+	return a.IssueFor(t, name, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
+}
+
+// IssueFor is Issue for some usages: the operator issues certificates for servers alone, or for clients alone.
+func (a *Authority) IssueFor(t testing.TB, name string, usages ...x509.ExtKeyUsage) (certFile, keyFile string) {
+	t.Helper()
 	a.serial++
 	key := newKey(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1 + a.serial), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: usages,
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {
