@@ -67,6 +67,11 @@ func TestReport(t *testing.T) {
 	worker.Labels[v1alpha1.LabelRole] = v1alpha1.RoleWorker
 	noAudience := reviewed("thumbnails-producer-0", "uid-1")
 	noAudience.Audiences = nil
+	unbound, user, twice := reviewed("thumbnails-producer-0", "uid-1"), reviewed("thumbnails-producer-0", "uid-1"), reviewed("thumbnails-producer-0", "uid-1")
+	unbound.User.Extra, user.User.Username = nil, "alice"
+	twice.User.Extra[extraPodName] = authv1.ExtraValue{"thumbnails-producer-0", "another"}
+	elsewhere := reviewed("thumbnails-producer-0", "uid-1")
+	elsewhere.User.Username = "system:serviceaccount:another:thumbnails-producer"
 	cases := map[string]struct {
 		token  string
 		answer authv1.TokenReviewStatus
@@ -74,14 +79,19 @@ func TestReport(t *testing.T) {
 		flow   string
 		want   codes.Code
 	}{
-		"accepted":          {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), producerPod("thumbnails"), "thumbnails", codes.OK},
-		"no token":          {"", authv1.TokenReviewStatus{}, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
-		"bad token":         {"Bearer bad", authv1.TokenReviewStatus{}, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
-		"another audience":  {"Bearer good", noAudience, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
-		"an older pod":      {"Bearer good", reviewed("thumbnails-producer-0", "uid-0"), producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
-		"a worker":          {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), worker, "thumbnails", codes.Unauthenticated},
-		"for another flow":  {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), producerPod("thumbnails"), "invoices", codes.PermissionDenied},
-		"a pod of nobody's": {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), orphan(producerPod("thumbnails")), "thumbnails", codes.Unauthenticated},
+		"accepted":            {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), producerPod("thumbnails"), "thumbnails", codes.OK},
+		"no token":            {"", authv1.TokenReviewStatus{}, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
+		"bad token":           {"Bearer bad", authv1.TokenReviewStatus{}, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
+		"another audience":    {"Bearer good", noAudience, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
+		"not bound to a pod":  {"Bearer good", unbound, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
+		"a person's":          {"Bearer good", user, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
+		"of two pods":         {"Bearer good", twice, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
+		"another namespace's": {"Bearer good", elsewhere, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
+		"with another scheme": {"Basic good", reviewed("thumbnails-producer-0", "uid-1"), producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
+		"an older pod":        {"Bearer good", reviewed("thumbnails-producer-0", "uid-0"), producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
+		"a worker":            {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), worker, "thumbnails", codes.Unauthenticated},
+		"for another flow":    {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), producerPod("thumbnails"), "invoices", codes.PermissionDenied},
+		"a pod of nobody's":   {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), orphan(producerPod("thumbnails")), "thumbnails", codes.Unauthenticated},
 	}
 	certPEM, keyPEM, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 	if err != nil {
