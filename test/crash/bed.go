@@ -34,6 +34,7 @@ import (
 	"github.com/workpulling/workpulling/test/builders"
 	"github.com/workpulling/workpulling/test/harness"
 	"github.com/workpulling/workpulling/test/integration/environment"
+	"github.com/workpulling/workpulling/test/prober"
 )
 
 // Names of the bed's objects.
@@ -47,9 +48,6 @@ const (
 
 // metricLimit is how long a sidecar may take to tell its figures; one that is paused takes for ever.
 const metricLimit = 2 * time.Second
-
-// deduplicationWindow is short, so that a long run sees tombstones go and memory stay, and longer than a job should wait for a look.
-const deduplicationWindow = 4 * time.Minute
 
 // Options of a bed.
 type Options struct {
@@ -235,13 +233,13 @@ func (b *Bed) kubeconfig() (string, error) {
 // objects makes the flow and its pool.
 func (b *Bed) objects(ctx context.Context) error {
 	flow := builders.MakeFlow(flowName, b.namespace).Backoff(50, 1000).MaxAttempts(8).Liveness(1, 5).Obj()
-	flow.Spec.DeduplicationWindowSeconds = int32(deduplicationWindow / time.Second)
+	flow.Spec.DeduplicationWindowSeconds = int32(prober.DeduplicationWindow / time.Second)
 	if b.Flow != nil {
 		b.Flow(flow)
 	}
 	b.producers = int(flow.Spec.Producer.Replicas)
 	pool := builders.MakePool(poolName, b.namespace, flowName).Replicas(int32(b.Workers)).Concurrency(8).
-		Handler(appPort, "/jobs", int32(handlerTimeout/time.Second)).Obj()
+		Handler(prober.AppPort, "/jobs", int32(prober.HandlerTimeout/time.Second)).Obj()
 	for _, object := range b.Options.Objects {
 		object.SetNamespace(b.namespace)
 		if err := b.env.Client.Create(ctx, object); err != nil {
@@ -260,7 +258,7 @@ func (b *Bed) serving(ctx context.Context) error {
 			b.Node.mu.Unlock()
 			return fmt.Errorf("the flow does not serve: %w; the last pod: %w", ctx.Err(), waiting)
 		}
-		pause(ctx, 50*time.Millisecond)
+		prober.Pause(ctx, 50*time.Millisecond)
 	}
 	b.Spared = b.Node.podsOf(v1alpha1.RoleWorker)[0].uid()
 	return b.credentials(ctx)
@@ -292,11 +290,11 @@ func (b *Bed) credentials(ctx context.Context) (err error) {
 }
 
 // Load is a load on the flow, through its intake Service.
-func (b *Bed) Load(rate float64) *Load {
+func (b *Bed) Load(rate float64) *prober.Load {
 	host := runtimeconfig.IntakeName(flowName) + "." + b.namespace + ".svc"
 	transport := &http.Transport{
 		TLSClientConfig:     &tls.Config{RootCAs: b.roots, MinVersion: tls.VersionTLS13},
-		MaxIdleConnsPerHost: submitters + observers,
+		MaxIdleConnsPerHost: prober.Connections,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			address, err := b.intake(host)
 			if err != nil {
@@ -305,12 +303,14 @@ func (b *Bed) Load(rate float64) *Load {
 			return (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, network, address)
 		},
 	}
-	return &Load{
+	load := &prober.Load{
 		Jobs:   "https://" + host + "/v1/flows/" + flowName + "/jobs",
 		Client: &http.Client{Transport: transport, Timeout: 10 * time.Second},
 		Token:  func() string { return b.token },
 		Seed:   b.Seed, Rate: rate, Outstanding: 2000, StandsBy: b.standsBy,
 	}
+	load.Begin()
+	return load
 }
 
 // intake picks one of the pods behind the intake Service.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/test/prober"
 )
 
 // Chaos carries out a schedule of faults on a bed.
@@ -32,11 +33,11 @@ func (c *Chaos) Run(ctx context.Context, faults []Fault) error {
 	defer lasting.Wait()
 	failed := make(chan error, 1)
 	for _, f := range faults {
-		pause(ctx, time.Until(start.Add(f.At)))
+		prober.Pause(ctx, time.Until(start.Add(f.At)))
 		if ctx.Err() != nil {
 			return nil
 		}
-		c.Say("%s  (%s)", f, time.Duration(now()))
+		c.Say("%s  (%s)", f, time.Duration(prober.Now()))
 		if !f.lasts() {
 			if err := c.count(f)(c.do(ctx, f)); err != nil {
 				return err

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/workpulling/workpulling/test/prober"
 )
 
 // restartPause is how long a container that ended stays down.
@@ -24,8 +26,8 @@ type container struct {
 	killed  bool            // this process, by us
 	back    <-chan struct{} // what the next start waits for, nil for nothing
 	starts  int
-	lives   []Span
-	pauses  []Span
+	lives   []prober.Span
+	pauses  []prober.Span
 	stopped chan struct{}
 	over    chan struct{}
 }
@@ -79,7 +81,7 @@ func (c *container) start() *process {
 		return nil
 	default:
 	}
-	from := now()
+	from := prober.Now()
 	p, err := startProcess(c.command)
 	if err != nil {
 		c.unasked(c.name, err.Error())
@@ -87,7 +89,7 @@ func (c *container) start() *process {
 	}
 	c.process, c.killed = p, false
 	c.starts++
-	c.lives = append(c.lives, Span{From: from})
+	c.lives = append(c.lives, prober.Span{From: from})
 	return p
 }
 
@@ -104,12 +106,12 @@ func (c *container) ended(p *process) {
 // died notes the end of the life that lasts, if one does.
 func (c *container) died() {
 	if last := len(c.lives) - 1; last >= 0 && c.lives[last].To == 0 {
-		c.lives[last].To = now()
+		c.lives[last].To = prober.Now()
 	}
 }
 
 // past tells when the program was up, and when it was paused.
-func (c *container) past() (lives, pauses []Span) {
+func (c *container) past() (lives, pauses []prober.Span) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.lives), slices.Clone(c.pauses)
@@ -152,7 +154,7 @@ func (c *container) hold() (p *process, at int, err error) {
 	if c.process == nil {
 		return nil, 0, nil
 	}
-	c.pauses = append(c.pauses, Span{From: now()})
+	c.pauses = append(c.pauses, prober.Span{From: prober.Now()})
 	c.process.holds++
 	return c.process, len(c.pauses) - 1, c.process.signal(syscall.SIGSTOP)
 }
@@ -160,7 +162,7 @@ func (c *container) hold() (p *process, at int, err error) {
 func (c *container) goOn(p *process, at int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pauses[at].To = now()
+	c.pauses[at].To = prober.Now()
 	if p.holds--; p.holds > 0 {
 		return nil
 	}

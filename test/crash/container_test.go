@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/workpulling/workpulling/runtime/transport/transporttest"
+	"github.com/workpulling/workpulling/test/prober"
 )
 
 // started runs a program that does nothing, until the test ends.
@@ -56,7 +57,7 @@ func TestPausesThatOverlapEndWithTheLast(t *testing.T) {
 	ended := func(n int) func() bool {
 		return func() bool {
 			_, pauses := c.past()
-			return len(pauses) == 2 && len(slices.DeleteFunc(pauses, func(s Span) bool { return s.To == 0 })) == n
+			return len(pauses) == 2 && len(slices.DeleteFunc(pauses, func(s prober.Span) bool { return s.To == 0 })) == n
 		}
 	}
 	transporttest.Eventually(t, "both have begun", ended(0))

@@ -17,6 +17,7 @@ import (
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/queue/local"
+	"github.com/workpulling/workpulling/test/prober"
 )
 
 var (
@@ -36,8 +37,8 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(EnvApp) != "" {
-		fmt.Fprintln(os.Stderr, RunApp())
+	if os.Getenv(prober.EnvApp) != "" {
+		fmt.Fprintln(os.Stderr, prober.RunApp())
 		os.Exit(1)
 	}
 	flag.Parse()
@@ -100,7 +101,7 @@ func TestKillsUnderLoad(t *testing.T) {
 	if err := bed.Stop(); err != nil {
 		t.Error(err)
 	}
-	queue, err := local.Open(ctx, local.Options{Dir: bed.DataDir(), FlowUID: uid, DeduplicationWindow: deduplicationWindow})
+	queue, err := local.Open(ctx, local.Options{Dir: bed.DataDir(), FlowUID: uid, DeduplicationWindow: prober.DeduplicationWindow})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func (c *Chaos) schedule(weights Weights) faults {
 }
 
 // ride loads a bed while faults come, waits until everything is settled, and judges.
-func ride(ctx context.Context, t *testing.T, bed *Bed, load *Load, faults faults) *figures {
+func ride(ctx context.Context, t *testing.T, bed *Bed, load *prober.Load, faults faults) *figures {
 	t.Helper()
 	memory := &Memory{Bed: bed}
 	submitting, enough := context.WithCancel(ctx)
@@ -139,7 +140,7 @@ func ride(ctx context.Context, t *testing.T, bed *Bed, load *Load, faults faults
 	if err != nil {
 		t.Error(err)
 	}
-	pause(submitting, *length-time.Since(began))
+	prober.Pause(submitting, *length-time.Since(began))
 	enough()
 	t.Logf("%8.3f s  no more faults, no more jobs", time.Since(began).Seconds())
 	if err := <-loaded; err != nil {
@@ -160,11 +161,11 @@ func judge(ctx context.Context, t *testing.T, bed *Bed, f *figures) {
 		t.Error(err)
 	}
 	bed.awaitIdle(ctx, t)
-	ledgers, err := ReadLedgers(bed.Ledgers())
+	ledgers, err := prober.ReadLedgers(bed.Ledgers())
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Verdict, f.maxSeq = Judge(records, ledgers, bed.Node.Pasts()), maxSeq
+	f.Verdict, f.maxSeq = prober.Judge(records, ledgers, bed.Node.Pasts()), maxSeq
 	for _, line := range f.Faults {
 		t.Error(line)
 	}
@@ -178,7 +179,7 @@ func judge(ctx context.Context, t *testing.T, bed *Bed, f *figures) {
 	if f.Accepted != f.Submitted || f.Accepted != f.Confirmed+f.Forgotten+f.DeadLetters || f.Lost != 0 {
 		t.Errorf("submitted %d, accepted %d, confirmed %d, dead letters %d, lost %d", f.Submitted, f.Accepted, f.Confirmed, f.DeadLetters, f.Lost)
 	}
-	if err := f.enough(*length); err != nil {
+	if err := f.Enough(*length, leastRate); err != nil {
 		t.Error(err)
 	}
 	if len(f.hits) == 0 {
@@ -206,7 +207,7 @@ func (b *Bed) awaitIdle(ctx context.Context, t *testing.T) {
 			t.Errorf("at the end %v jobs are left in the flow (a producer says so: %t)", left, told)
 			return
 		}
-		pause(ctx, 100*time.Millisecond)
+		prober.Pause(ctx, 100*time.Millisecond)
 	}
 }
 

@@ -6,30 +6,24 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/workpulling/workpulling/test/prober"
 )
 
 // figures are what one run showed.
 type figures struct {
-	Verdict
+	prober.Verdict
 	took   time.Duration
 	hits   map[Kind]int
 	idle   int
 	maxSeq int64
 	memory *Memory
-	load   *Load
+	load   *prober.Load
 }
 
 // leastRate is how many jobs a second a load has to have got through for its run to prove anything. Machines of two busy cores accept more
 // than ten times as many.
 const leastRate = 10
-
-// enough says what is wrong with a load that is too small for its length.
-func (v Verdict) enough(length time.Duration) error {
-	if least := int(leastRate * length.Seconds()); v.Accepted < least {
-		return fmt.Errorf("%d jobs were accepted in %s, at least %d are needed: the run proves too little", v.Accepted, length, least)
-	}
-	return nil
-}
 
 // table is the result in Markdown.
 func (f *figures) table() string {

@@ -8,10 +8,14 @@ import (
 	"time"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/test/prober"
 )
 
 // activeLimit is how long a fault waits for a producer to be active, so that most of those that come during a takeover hit the next.
 const activeLimit = 3 * time.Second
+
+// pollEvery is the time between two looks at something that is waited for.
+const pollEvery = 50 * time.Millisecond
 
 // Times that nothing here should take.
 const (
@@ -41,7 +45,7 @@ func (b *Bed) active() *pod {
 func (b *Bed) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		b.leader.Store(b.active())
-		pause(ctx, syncEvery)
+		prober.Pause(ctx, syncEvery)
 	}
 }
 
@@ -54,7 +58,7 @@ func (b *Bed) standsBy(host string) bool {
 // hitMember does to one of several producers what f says.
 func (c *Chaos) hitMember(ctx context.Context, f Fault) (bool, error) {
 	var active *pod
-	if !await(ctx, activeLimit, func() bool {
+	if !prober.Await(ctx, activeLimit, pollEvery, func(context.Context) bool {
 		active = c.Bed.active()
 		return active != nil
 	}) {
@@ -89,12 +93,12 @@ func (c *Chaos) fence(ctx context.Context, p *pod, longer time.Duration) (bool, 
 	takeover := make(chan bool, 1)
 	go func() {
 		defer goOn()
-		taken := await(ctx, takeoverLimit, func() bool {
+		taken := prober.Await(ctx, takeoverLimit, pollEvery, func(context.Context) bool {
 			next := c.Bed.active()
 			return next != nil && next != p
 		})
 		if taken {
-			pause(ctx, longer)
+			prober.Pause(ctx, longer)
 		}
 		takeover <- taken
 	}()
@@ -104,7 +108,7 @@ func (c *Chaos) fence(ctx context.Context, p *pod, longer time.Duration) (bool, 
 	if now, _ := p.sidecar.running(); !<-takeover || now != life {
 		return false, nil // it did not sleep through one
 	}
-	fenced := await(context.WithoutCancel(ctx), fencedLimit, func() bool {
+	fenced := prober.Await(context.WithoutCancel(ctx), fencedLimit, pollEvery, func(context.Context) bool {
 		count, err := c.Bed.metric(p, "workpulling_flow_member_fenced_total")
 		now, _ := p.sidecar.running()
 		return now != life || err == nil && count > before
@@ -113,17 +117,4 @@ func (c *Chaos) fence(ctx context.Context, p *pod, longer time.Duration) (bool, 
 		return true, fmt.Errorf("%s went on after another producer had taken over, and is not fenced", p.name())
 	}
 	return true, nil
-}
-
-// await polls a condition, and says whether it came true in time.
-func await(ctx context.Context, limit time.Duration, condition func() bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for !condition() {
-		if ctx.Err() != nil {
-			return false
-		}
-		pause(ctx, 50*time.Millisecond)
-	}
-	return true
 }

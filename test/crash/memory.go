@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/workpulling/workpulling/test/prober"
 )
 
 // Memory keeps the highest resident memory of each kind of sidecar, minute by minute.
@@ -45,7 +47,7 @@ func (m *Memory) Watch(ctx context.Context) {
 				(*s)[minute] = max((*s)[minute], used)
 			}
 		}
-		pause(ctx, memoryEvery)
+		prober.Pause(ctx, memoryEvery)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/runtime/transport/transporttest"
+	"github.com/workpulling/workpulling/test/prober"
 )
 
 // LoseAPIServer is an outage of the API server.
@@ -46,7 +47,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 	before := o.pods()
 	run := ride(ctx, t, bed, bed.Load(*rate), func(ctx context.Context) (map[Kind]int, int, error) {
 		for began := time.Now(); time.Since(began) < *length && ctx.Err() == nil; {
-			pause(ctx, betweenOutages)
+			prober.Pause(ctx, betweenOutages)
 			if err := o.once(ctx); err != nil {
 				return o.hit, 0, err
 			}
@@ -65,7 +66,7 @@ func (o *outage) once(ctx context.Context) error {
 	defer o.api.Thaw()
 	o.hit[LoseAPIServer]++
 	began := time.Now()
-	until := func(at time.Duration) { pause(ctx, at-time.Since(began)) }
+	until := func(at time.Duration) { prober.Pause(ctx, at-time.Since(began)) }
 	victims := slices.DeleteFunc(o.bed.ready(v1alpha1.RoleWorker), func(p *pod) bool { return p.uid() == o.bed.Spared })
 	if len(victims) < 2 {
 		return fmt.Errorf("%d workers are ready beside the spared one, want 2", len(victims))
@@ -94,7 +95,7 @@ func (o *outage) once(ctx context.Context) error {
 			o.Errorf("a minute after the outage %v of %d workers are bound", o.figure("workpulling_flow_bound_workers"), o.bed.Workers)
 			return nil
 		}
-		pause(ctx, 100*time.Millisecond)
+		prober.Pause(ctx, 100*time.Millisecond)
 	}
 	o.Logf("all workers are bound %s after the outage", milliseconds(time.Since(began)-outageLasts))
 	return nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/test/prober"
 )
 
 // pod is one pod of the bed: its volumes and its containers, which run as long as the pod is there.
@@ -130,8 +131,8 @@ func (n *Node) appCommand(p *pod, c corev1.Container) command {
 	return command{
 		program: n.app,
 		env: []string{
-			EnvApp + "=" + p.port(appPort), EnvLedger + "=" + filepath.Join(n.ledgers, p.uid()+ledgerSuffix),
-			EnvSeed + "=" + strconv.FormatUint(n.seed, 10),
+			prober.EnvApp + "=" + p.port(prober.AppPort), prober.EnvLedger + "=" + filepath.Join(n.ledgers, p.uid()+prober.LedgerSuffix),
+			prober.EnvSeed + "=" + strconv.FormatUint(n.seed, 10),
 		},
 		log: n.log(p, c.Name),
 	}

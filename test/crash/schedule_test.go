@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"net/http"
 	"net/netip"
 	"testing"
 	"time"
@@ -32,38 +31,6 @@ func TestAScheduleFollowsFromItsSeed(t *testing.T) {
 	}
 	if n := len(one); n < 3300 || n > 3900 || kinds[KillApp] < 2*kinds[PauseProducer] || len(kinds) != 2 {
 		t.Errorf("%d faults in an hour: %v", n, kinds)
-	}
-}
-
-func TestJobsAndTheirConductFollowFromTheSeed(t *testing.T) {
-	if diff := cmp.Diff(jobOf(1, 2), jobOf(1, 2)); diff != "" {
-		t.Error(diff)
-	}
-	poison, statuses := 0, map[int]int{}
-	for n := range 20_000 {
-		j := jobOf(1, n)
-		for attempt := range 8 {
-			c := conductOf(1, j.MessageID(), attempt)
-			if c != conductOf(1, j.MessageID(), attempt) {
-				t.Fatal("the same attempt, another conduct")
-			}
-			if poisoned(j.MessageID()) {
-				if c.status < 500 {
-					t.Errorf("a poisoned job: %+v", c)
-				}
-				continue
-			}
-			statuses[c.status]++
-		}
-		if poisoned(j.MessageID()) {
-			poison++
-		}
-	}
-	if poison < 5 || poison > 50 {
-		t.Errorf("%d of 20,000 jobs are poisoned", poison)
-	}
-	if len(statuses) != 2 || statuses[http.StatusNoContent] < 150_000 {
-		t.Errorf("answers: %v", statuses)
 	}
 }
 

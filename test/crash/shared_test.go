@@ -18,6 +18,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue/postgres"
 	"github.com/workpulling/workpulling/runtime/queue/postgres/postgrestest"
 	"github.com/workpulling/workpulling/test/builders"
+	"github.com/workpulling/workpulling/test/prober"
 )
 
 // producers of a shared queue: one is active, the others stand by.
@@ -61,7 +62,7 @@ func restarts(server *postgrestest.Server) func(context.Context, time.Duration) 
 		if err := server.Kill(); err != nil {
 			return false, err
 		}
-		pause(ctx, down)
+		prober.Pause(ctx, down)
 		return true, server.Run()
 	}
 }
@@ -89,7 +90,7 @@ func checkShared(ctx context.Context, t *testing.T, bed *Bed, run *figures, dsn 
 	if err := bed.Stop(); err != nil {
 		t.Error(err)
 	}
-	queue, err := postgres.New(ctx, postgres.Options{ConnString: dsn, FlowUID: uid, DeduplicationWindow: deduplicationWindow})
+	queue, err := postgres.New(ctx, postgres.Options{ConnString: dsn, FlowUID: uid, DeduplicationWindow: prober.DeduplicationWindow})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,14 +102,14 @@ func checkShared(ctx context.Context, t *testing.T, bed *Bed, run *figures, dsn 
 func TestTakeoverTime(t *testing.T) {
 	ctx, bed, _, dsn := newSharedBed(t)
 	load := bed.Load(*rate)
-	var kills []Moment
+	var kills []prober.Moment
 	run := ride(ctx, t, bed, load, func(ctx context.Context) (map[Kind]int, int, error) {
 		err := bed.killActives(ctx, load, &kills)
 		return map[Kind]int{KillActive: len(kills)}, 0, err
 	})
 	checkShared(ctx, t, bed, run, dsn)
 	records, _, _ := load.Books()
-	ledgers, err := ReadLedgers(bed.Ledgers())
+	ledgers, err := prober.ReadLedgers(bed.Ledgers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,21 +135,21 @@ func milliseconds(d time.Duration) string { return d.Round(time.Millisecond).Str
 
 // killActives kills the active producer, which stays down until another has taken over and a new job is confirmed. When all are ready
 // again it does the same to the next, until the length of the run is over.
-func (b *Bed) killActives(ctx context.Context, load *Load, kills *[]Moment) error {
+func (b *Bed) killActives(ctx context.Context, load *prober.Load, kills *[]prober.Moment) error {
 	for began := time.Now(); time.Since(began) < *length && ctx.Err() == nil; {
 		p := b.active()
 		if p == nil || !b.allReady() {
-			pause(ctx, 50*time.Millisecond)
+			prober.Pause(ctx, 50*time.Millisecond)
 			continue
 		}
-		back, at := make(chan struct{}), now()
+		back, at := make(chan struct{}), prober.Now()
 		hit, err := p.sidecar.killUntil(back)
 		if err != nil || !hit {
 			close(back)
 			return fmt.Errorf("killing %s, which was up: %t: %w", p.name(), hit, err)
 		}
 		*kills = append(*kills, at)
-		confirmed := await(ctx, takeoverLimit, func() bool { return load.confirmedSince(at) })
+		confirmed := prober.Await(ctx, takeoverLimit, pollEvery, func(context.Context) bool { return load.ConfirmedSince(at) })
 		close(back)
 		if !confirmed && ctx.Err() == nil {
 			return fmt.Errorf("no producer took over from %s within %s", p.name(), takeoverLimit)

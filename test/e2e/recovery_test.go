@@ -15,7 +15,7 @@ var _ = Describe("A flow that has failed for good", Label("postgres", "recovery"
 		d := newDatabase(ctx)
 		b := newBed(ctx)
 		b.beside(ctx)
-		d.secret(ctx, b, d.dsn(role, "first"))
+		d.secret(ctx, b, d.DSN(role, "first"))
 		b.invoices(ctx)
 		b.crew(ctx)
 		b.wait(ctx, "workerpool/invoices", "Ready")

@@ -4,11 +4,8 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -35,23 +32,13 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	SetDefaultConsistentlyDuration(10 * time.Second)
 	SetDefaultConsistentlyPollingInterval(time.Second)
 
-	prepare := exec.CommandContext(ctx, filepath.Join(root, "hack", "demo", "prepare.sh"))
 	if os.Getenv("KUBECONFIG") == "" {
 		local()
 	}
-	prepare.Env = os.Environ()
-	prepare.Stderr = os.Stderr // building takes minutes where nothing is cached
-	out, err := prepare.Output()
-	Expect(err).NotTo(HaveOccurred(), "preparing the cluster")
-	for line := range strings.Lines(string(out)) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			Expect(os.Setenv(name, value)).To(Succeed())
-		}
-	}
-	kubectl = harness.FromEnvironment()
-	kubectl.Echo = GinkgoWriter
-	images, err = harness.ReadImages(root)
+	var err error
+	kubectl, images, err = harness.Prepare(ctx, root, os.Stderr)
 	Expect(err).NotTo(HaveOccurred())
+	kubectl.Echo = GinkgoWriter
 	Expect(kubectl.Install(ctx, root, images)).To(Succeed())
 }, NodeTimeout(30*time.Minute))
 
@@ -72,13 +59,5 @@ func local() {
 
 // cluster runs a command of the local cluster.
 func cluster(ctx context.Context, args ...string) error {
-	program := os.Getenv("WORKPULLING_CLUSTER_BIN")
-	if program == "" {
-		program = filepath.Join(root, "bin", "cluster")
-	}
-	args = append(args, "--name", os.Getenv("CLUSTER_NAME"))
-	if out, err := exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("cluster %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return nil
+	return harness.LocalCluster(root).Run(ctx, args...)
 }

@@ -22,15 +22,24 @@ func (k *Kubectl) Kill(ctx context.Context, namespace, pod, program string) erro
 	if err != nil {
 		return err
 	}
-	pid, err := findProcess(uid, program)
+	pid, err := Signal(uid, program, syscall.SIGKILL)
 	if err != nil {
-		return fmt.Errorf("looking for %s of pod %s: %w", program, pod, err)
+		return fmt.Errorf("pod %s: %w", pod, err)
 	}
 	k.say(fmt.Sprintf("$ kill -9 %d   # %s in pod %s", pid, program, pod))
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return fmt.Errorf("killing process %d: %w", pid, err)
-	}
 	return nil
+}
+
+// Signal sends a signal to the process of a pod whose command line begins with program, and returns its id. It asks no API server.
+func Signal(podUID, program string, signal syscall.Signal) (int, error) {
+	pid, err := findProcess(podUID, program)
+	if err != nil {
+		return 0, fmt.Errorf("looking for %s: %w", program, err)
+	}
+	if err := syscall.Kill(pid, signal); err != nil {
+		return 0, fmt.Errorf("sending %s to process %d, which is %s: %w", signal, pid, program, err)
+	}
+	return pid, nil
 }
 
 // findProcess knows the pod by its UID in the path of its control group; the systemd driver writes it with underscores.

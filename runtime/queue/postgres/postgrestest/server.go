@@ -69,6 +69,18 @@ func start(t testing.TB, settings []string) (*Server, error) {
 	return establish(found, settings)
 }
 
+// Establish starts a server for a program that is no test. Remove ends it.
+func Establish(settings ...string) (*Server, error) {
+	found, err := findPrograms()
+	if err != nil {
+		return nil, err
+	}
+	return establish(found, settings)
+}
+
+// Remove ends the server and takes its data away.
+func (s *Server) Remove() error { return s.remove() }
+
 // establish starts a server in a directory right under /tmp: a shared one outlives the test, and the path of a socket has to be short.
 func establish(found programs, settings []string) (*Server, error) {
 	user, err := unprivileged()

@@ -1,4 +1,4 @@
-package crash
+package prober
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 func TestWhatADeadSidecarLeftIsFreedByTheHandlerTimeoutAlone(t *testing.T) {
 	at := func(seconds float64) Moment { return Moment(seconds * float64(time.Second)) }
 	span := func(from, to float64) Span { return Span{at(from), at(to)} }
-	limit := handlerTimeout.Seconds()
+	limit := HandlerTimeout.Seconds()
 	died := []Span{span(0, 100), span(100.3, 0)}
 	cases := map[string]struct {
 		past          Past

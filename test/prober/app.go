@@ -1,4 +1,4 @@
-package crash
+package prober
 
 import (
 	"context"
@@ -17,18 +17,23 @@ import (
 	"time"
 )
 
-// Environment of the app, which is the test's own program: EnvApp is where it listens.
+// Environment of the app: EnvApp is where it listens, EnvLedger its file.
 const (
-	EnvApp    = "WORKPULLING_CRASH_APP"
-	EnvLedger = "WORKPULLING_CRASH_LEDGER"
-	EnvSeed   = "WORKPULLING_CRASH_SEED"
+	EnvApp    = "WORKPULLING_PROBER_APP"
+	EnvLedger = "WORKPULLING_PROBER_LEDGER"
+	EnvSeed   = "WORKPULLING_PROBER_SEED"
+	// EnvTakes is how long most jobs take on average, 6ms without it.
+	EnvTakes = "WORKPULLING_PROBER_TAKES"
 )
 
-// appPort is where the app listens, at its pod's address.
-const appPort = 8080
+// usuallyTakes is how long most jobs take on average.
+const usuallyTakes = 6 * time.Millisecond
 
-// handlerTimeout is the pool's; a job that hangs takes longer.
-const handlerTimeout = 4 * time.Second
+// AppPort is where the app listens, at its pod's address.
+const AppPort = 8080
+
+// HandlerTimeout is the pool's; a job that hangs takes longer.
+const HandlerTimeout = 4 * time.Second
 
 // conduct is how the app handles one attempt of one job.
 type conduct struct {
@@ -36,18 +41,18 @@ type conduct struct {
 	status int
 }
 
-// conductOf follows from the seed, the job and the attempt alone. A poisoned job always fails.
-func conductOf(seed uint64, messageID string, attempt int) conduct {
+// conductOf follows from the seed, the mean of the times that most jobs take, the job and the attempt alone. A poisoned job always fails.
+func conductOf(seed uint64, mean time.Duration, messageID string, attempt int) conduct {
 	hash := fnv.New64a()
 	fmt.Fprintf(hash, "%s/%d", messageID, attempt)
 	random := mathrand.New(mathrand.NewPCG(seed, hash.Sum64()))
-	takes := time.Duration(random.ExpFloat64() * float64(6*time.Millisecond))
-	if poisoned(messageID) {
+	takes := time.Duration(random.ExpFloat64() * float64(mean))
+	if Poisoned(messageID) {
 		return conduct{takes: takes, status: http.StatusInternalServerError}
 	}
 	switch dice := random.Float64(); {
 	case dice < 0.001:
-		return conduct{takes: handlerTimeout + time.Duration(random.Int64N(int64(4*time.Second))), status: http.StatusNoContent}
+		return conduct{takes: HandlerTimeout + time.Duration(random.Int64N(int64(4*time.Second))), status: http.StatusNoContent}
 	case dice < 0.031:
 		return conduct{takes: time.Duration(random.Int64N(int64(3 * time.Second))), status: http.StatusNoContent}
 	case dice < 0.041:
@@ -59,9 +64,10 @@ func conductOf(seed uint64, messageID string, attempt int) conduct {
 // app handles jobs and writes down each run.
 type app struct {
 	seed   uint64
+	takes  time.Duration
 	boot   string
 	runs   atomic.Uint64
-	ledger *ledger
+	ledger *Journal
 }
 
 // RunApp is the whole life of an app's process. It returns only on failure.
@@ -70,11 +76,17 @@ func RunApp() error {
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", EnvSeed, err)
 	}
-	file, err := openLedger(os.Getenv(EnvLedger))
+	file, err := OpenJournal(os.Getenv(EnvLedger))
 	if err != nil {
 		return err
 	}
-	a := &app{seed: seed, boot: rand.Text(), ledger: file}
+	takes := usuallyTakes
+	if text := os.Getenv(EnvTakes); text != "" {
+		if takes, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("reading %s: %w", EnvTakes, err)
+		}
+	}
+	a := &app{seed: seed, takes: takes, boot: rand.Text(), ledger: file}
 	server := &http.Server{Addr: os.Getenv(EnvApp), Handler: a, ReadHeaderTimeout: 10 * time.Second}
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving: %w", err)
@@ -94,7 +106,7 @@ func (a *app) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 		return
 	}
 	sum := sha256.Sum256(body)
-	conduct, run := conductOf(a.seed, id, attempt), a.runs.Add(1)
+	conduct, run := conductOf(a.seed, a.takes, id, attempt), a.runs.Add(1)
 	if run%400 == 0 { // not by the attempt, which this does not change
 		conduct.status = http.StatusServiceUnavailable
 		answer.Header().Set("Retry-After", "1")

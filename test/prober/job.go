@@ -1,4 +1,4 @@
-package crash
+package prober
 
 import (
 	"crypto/sha256"
@@ -9,7 +9,7 @@ import (
 )
 
 // Source is the ce-source of every job; with the ce-id it makes the message id.
-const Source = "/crash"
+const Source = "/prober"
 
 // poison marks jobs that always fail.
 const poison = "-poison"
@@ -29,8 +29,8 @@ func (j Job) SHA256() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// jobOf makes the nth job: one in a thousand is poisoned, most are small, some as large as 100 KiB.
-func jobOf(seed uint64, n int) Job {
+// JobOf makes the nth job: one in a thousand is poisoned, most are small, some as large as 100 KiB.
+func JobOf(seed uint64, n int) Job {
 	random := rand.New(rand.NewPCG(seed, uint64(n)))
 	j := Job{EventID: fmt.Sprintf("%d-%06d", seed, n)}
 	if random.IntN(1000) == 0 {
@@ -47,4 +47,5 @@ func jobOf(seed uint64, n int) Job {
 	return j
 }
 
-func poisoned(messageID string) bool { return strings.HasSuffix(messageID, poison) }
+// Poisoned says whether a job is one that always fails.
+func Poisoned(messageID string) bool { return strings.HasSuffix(messageID, poison) }

@@ -1,4 +1,4 @@
-package crash
+package prober
 
 import (
 	"fmt"
@@ -99,7 +99,7 @@ func TestJudge(t *testing.T) {
 			Verdict{Submitted: 1, Accepted: 1, Runs: 1, Lost: 1}, "vanished",
 		},
 		"forgotten when its time was over": {
-			map[string]Record{"a": with(confirmed("a"), func(r *Record) { r.State, r.SettledAt = "vanished", 11+Moment(deduplicationWindow) })},
+			map[string]Record{"a": with(confirmed("a"), func(r *Record) { r.State, r.SettledAt = "vanished", 11+Moment(DeduplicationWindow) })},
 			map[string]string{"w": "a a+"}, Verdict{Submitted: 1, Accepted: 1, Forgotten: 1, Effects: 1, Runs: 1}, "",
 		},
 		"never accepted": {
@@ -141,7 +141,7 @@ func TestJudge(t *testing.T) {
 
 func TestARunThatAcceptedTooLittleFails(t *testing.T) {
 	for accepted, good := range map[int]bool{0: false, 599: false, 600: true, 20_000: true} {
-		if err := (Verdict{Accepted: accepted}).enough(time.Minute); (err == nil) != good {
+		if err := (Verdict{Accepted: accepted}).Enough(time.Minute, 10); (err == nil) != good {
 			t.Errorf("%d jobs in a minute: %v", accepted, err)
 		}
 	}
@@ -149,7 +149,7 @@ func TestARunThatAcceptedTooLittleFails(t *testing.T) {
 
 func TestLedgerIsReadBack(t *testing.T) {
 	dir := t.TempDir()
-	l, err := openLedger(dir + "/w" + ledgerSuffix)
+	l, err := OpenJournal(dir + "/w" + LedgerSuffix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestLedgerIsReadBack(t *testing.T) {
 	if diff := cmp.Diff(map[string][]Entry{"w": want}, got); diff != "" {
 		t.Errorf("ledgers (-want +got):\n%s", diff)
 	}
-	if _, err := parseLedger(strings.NewReader(`{"boot":"b"`)); err == nil {
+	if err := readLines(strings.NewReader(`{"boot":"b"`), func(Entry) {}); err == nil {
 		t.Error("a torn line was taken")
 	}
 }

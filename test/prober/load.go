@@ -1,4 +1,4 @@
-package crash
+package prober
 
 import (
 	"bytes"
@@ -19,15 +19,17 @@ import (
 
 // States of a job that settle it, as the intake names them.
 const (
-	stateConfirmed    = "confirmed"
-	stateDeadLettered = "dead-lettered"
-	stateVanished     = "vanished"
+	StateConfirmed    = "confirmed"
+	StateDeadLettered = "dead-lettered"
+	StateVanished     = "vanished"
 )
 
 // Bounds of the load.
 const (
 	submitters = 24
 	observers  = 24
+	// Connections is how many a Load uses at most.
+	Connections = submitters + observers
 	// lookFirst and lookLast are the times between two looks at a job, which double.
 	lookFirst, lookLast = time.Second, 8 * time.Second
 	// resubmitPercent of the accepted jobs are submitted once more a little later.
@@ -44,8 +46,10 @@ type Load struct {
 	// Rate is jobs a second at most, Outstanding how many may be accepted and not settled.
 	Rate        float64
 	Outstanding int64
-	// StandsBy says whether a producer at an address stands by, so that what it accepts was forwarded.
+	// StandsBy says whether a producer at an address stands by, so that what it accepts was forwarded. It may be nil.
 	StandsBy func(host string) bool
+	// Journal is where the books are kept too, if it is not nil.
+	Journal *Journal
 
 	next                         atomic.Int64
 	accepted, settled, submitted atomic.Int64
@@ -75,10 +79,14 @@ type answer struct {
 	New      bool   `json:"new"`
 }
 
-// Run submits until submitting ends, then waits until every accepted job is settled or ctx ends.
-func (l *Load) Run(ctx, submitting context.Context) error {
+// Begin makes the books. It comes before everything else.
+func (l *Load) Begin() {
 	l.records = map[string]Record{}
 	l.queue = make(chan look, 2*l.Outstanding+submitters)
+}
+
+// Run submits until submitting ends, then waits until every accepted job is settled or ctx ends.
+func (l *Load) Run(ctx, submitting context.Context) error {
 	pace := l.pace(submitting)
 	var senders, watchers sync.WaitGroup
 	for range submitters {
@@ -108,7 +116,7 @@ func (l *Load) pace(submitting context.Context) <-chan struct{} {
 		start := time.Now()
 		for sent := 0; submitting.Err() == nil; {
 			if float64(sent) > time.Since(start).Seconds()*l.Rate || l.accepted.Load()-l.settled.Load() >= l.Outstanding {
-				pause(submitting, 5*time.Millisecond)
+				Pause(submitting, 5*time.Millisecond)
 				continue
 			}
 			select {
@@ -127,36 +135,58 @@ func (l *Load) settle(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%d of %d accepted jobs are settled: %w", l.settled.Load(), l.accepted.Load(), ctx.Err())
 		}
-		pause(ctx, 20*time.Millisecond)
+		Pause(ctx, 20*time.Millisecond)
 	}
 	return nil
 }
 
 // one submits one new job.
 func (l *Load) one(ctx context.Context) {
-	job := jobOf(l.Seed, int(l.next.Add(1)))
+	job := JobOf(l.Seed, int(l.next.Add(1)))
 	l.submitted.Add(1)
-	at := now()
-	l.update(job, func(r *Record) { r.SubmittedAt = at })
+	l.note(job, Submitted, "")
 	if !l.submit(ctx, job) {
 		return
 	}
+	l.accept(job)
+}
+
+func (l *Load) accept(job Job) {
 	l.accepted.Add(1)
-	l.update(job, func(r *Record) { r.Accepted = true })
+	l.note(job, Accepted, "")
 	l.later(job, lookFirst)
+}
+
+// Claim enters a job into the books as accepted that was never sent, while the load runs. Whoever judges such books has to find it lost.
+func (l *Load) Claim() {
+	job := JobOf(l.Seed, -1)
+	l.submitted.Add(1)
+	l.note(job, Submitted, "")
+	l.accept(job)
 }
 
 func (l *Load) later(job Job, wait time.Duration) { l.queue <- look{job, time.Now().Add(wait), wait} }
 
-func (l *Load) update(job Job, change func(*Record)) {
+// note enters what happened into the books.
+func (l *Load) note(job Job, event Event, state string) {
+	n := Note{At: Now(), Event: event, ID: job.MessageID(), SHA256: job.SHA256(), State: state}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	r, ok := l.records[job.MessageID()]
-	if !ok {
-		r.SHA256 = job.SHA256()
+	l.records[n.ID] = n.apply(l.records[n.ID])
+	l.mu.Unlock()
+	if l.Journal == nil {
+		return
 	}
-	change(&r)
-	l.records[job.MessageID()] = r
+	if err := l.Journal.Append(func(Moment) any { return n }); err != nil {
+		l.complain("%v", err)
+	}
+}
+
+// Progress is how far a load has come.
+type Progress struct{ Submitted, Accepted, Settled int64 }
+
+// Progress says how far the load has come.
+func (l *Load) Progress() Progress {
+	return Progress{l.submitted.Load(), l.accepted.Load(), l.settled.Load()}
 }
 
 // submit repeats a submission until the intake has taken the job, and returns false if ctx ends before.
@@ -173,7 +203,7 @@ func (l *Load) submit(ctx context.Context, job Job) bool {
 		request.Header.Set("Ce-Specversion", "1.0")
 		request.Header.Set("Ce-Id", job.EventID)
 		request.Header.Set("Ce-Source", Source)
-		request.Header.Set("Ce-Type", "dev.workpulling.crash")
+		request.Header.Set("Ce-Type", "dev.workpulling.prober")
 		from := ""
 		trace := httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { from = c.Conn.RemoteAddr().String() }}
 		status, a, err := l.send(request.WithContext(httptrace.WithClientTrace(ctx, &trace)))
@@ -188,14 +218,14 @@ func (l *Load) submit(ctx context.Context, job Job) bool {
 			l.complain("%s was refused with %d", job.EventID, status)
 			return false
 		}
-		pause(ctx, 50*time.Millisecond+rand.N(200*time.Millisecond))
+		Pause(ctx, 50*time.Millisecond+rand.N(200*time.Millisecond))
 	}
 	return false
 }
 
 // took notes an accepted job and the address of who accepted it.
 func (l *Load) took(a answer, from string) {
-	if host, _, err := net.SplitHostPort(from); err == nil && l.StandsBy(host) {
+	if host, _, err := net.SplitHostPort(from); err == nil && l.StandsBy != nil && l.StandsBy(host) {
 		l.Forwarded.Add(1)
 	}
 	l.mu.Lock()
@@ -210,7 +240,7 @@ func (l *Load) observe(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case next := <-l.queue:
-			pause(ctx, time.Until(next.at))
+			Pause(ctx, time.Until(next.at))
 			if rand.IntN(100) < resubmitPercent {
 				l.Again.Add(1)
 				l.submit(ctx, next.job)
@@ -229,12 +259,11 @@ func (l *Load) look(ctx context.Context, job Job, wait time.Duration) {
 	status, a, err := l.send(request)
 	state := a.State
 	if err == nil && status == http.StatusNotFound {
-		state = stateVanished // an accepted job is known until long after it is settled
+		state = StateVanished // an accepted job is known until long after it is settled
 	}
 	switch state {
-	case stateConfirmed, stateDeadLettered, stateVanished:
-		at := now()
-		l.update(job, func(r *Record) { r.State, r.SettledAt = state, at })
+	case StateConfirmed, StateDeadLettered, StateVanished:
+		l.note(job, Settled, state)
 		l.settled.Add(1)
 	default:
 		l.later(job, wait)
@@ -268,12 +297,12 @@ func (l *Load) complain(format string, args ...any) {
 	}
 }
 
-// confirmedSince says whether a job that was submitted after a moment is known to be confirmed.
-func (l *Load) confirmedSince(from Moment) bool {
+// ConfirmedSince says whether a job that was submitted after a moment is known to be confirmed.
+func (l *Load) ConfirmedSince(from Moment) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.records {
-		if r.SubmittedAt > from && r.State == stateConfirmed {
+		if r.SubmittedAt > from && r.State == StateConfirmed {
 			return true
 		}
 	}
@@ -289,14 +318,4 @@ func (l *Load) Books() (records map[string]Record, maxSeq int64, wrong error) {
 		errs = append(errs, errors.New(line))
 	}
 	return l.records, l.maxSeq, errors.Join(errs...)
-}
-
-// pause waits, or less if ctx ends.
-func pause(ctx context.Context, length time.Duration) {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -1,4 +1,4 @@
-package crash
+package prober
 
 import (
 	"fmt"
@@ -6,19 +6,6 @@ import (
 	"slices"
 	"time"
 )
-
-// Record is what the submitters and the observer know of one job.
-type Record struct {
-	SHA256 string
-	// SubmittedAt is when the first submission was about to be sent.
-	SubmittedAt Moment
-	// Accepted: the intake answered 201 or 200.
-	Accepted bool
-	// State is what the intake said of the job last: confirmed, dead-lettered, or something else for a job that was never settled.
-	State string
-	// SettledAt is when the observer had read State, 0 if never.
-	SettledAt Moment
-}
 
 // Verdict compares the books of the submitters with the ledgers of the workers.
 type Verdict struct {
@@ -153,7 +140,7 @@ func (v *Verdict) judgeJob(id string, r Record, h *history) {
 		if h.firstGood != 0 && b.at > h.firstGood {
 			v.Repeats++
 		}
-		if r.State == stateConfirmed && r.SettledAt != 0 && b.at > r.SettledAt {
+		if r.State == StateConfirmed && r.SettledAt != 0 && b.at > r.SettledAt {
 			v.Late++
 			if len(v.LateRuns) < 10 {
 				v.LateRuns = append(v.LateRuns, fmt.Sprintf("%s, attempt %d, on worker %s at %s, %s after its confirmation was read", id, b.attempt, b.worker,
@@ -166,21 +153,21 @@ func (v *Verdict) judgeJob(id string, r Record, h *history) {
 	}
 	v.Accepted++
 	switch {
-	case r.State == stateDeadLettered && poisoned(id):
+	case r.State == StateDeadLettered && Poisoned(id):
 		v.DeadLetters++
 		if h.effect {
 			v.fault("%s always fails and has an effect", id)
 		}
-	case r.State == stateDeadLettered:
+	case r.State == StateDeadLettered:
 		v.fault("%s became a dead letter after %d runs", id, h.starts)
 		v.Lost++
-	case r.State == stateConfirmed && !h.effect:
+	case r.State == StateConfirmed && !h.effect:
 		v.fault("%s is confirmed and no run of it ended well", id)
 		v.Lost++
-	case r.State == stateVanished && h.effect && r.SettledAt-h.firstGood >= Moment(deduplicationWindow):
+	case r.State == StateVanished && h.effect && r.SettledAt-h.firstGood >= Moment(DeduplicationWindow):
 		v.Forgotten++
 		v.Effects++
-	case r.State == stateConfirmed:
+	case r.State == StateConfirmed:
 		v.Confirmed++
 		v.Effects++
 	default:
@@ -194,3 +181,15 @@ func (v *Verdict) fault(format string, args ...any) {
 		v.Faults = append(v.Faults, fmt.Sprintf(format, args...))
 	}
 }
+
+// Enough says what is wrong with a load that is too small for its length to prove anything: it got through fewer jobs a second than rate.
+func (v Verdict) Enough(length time.Duration, rate float64) error {
+	if least := int(rate * length.Seconds()); v.Accepted < least {
+		return fmt.Errorf("%d jobs were accepted in %s, at least %d are needed: the run proves too little", v.Accepted, length, least)
+	}
+	return nil
+}
+
+// DeduplicationWindow of the flows that are loaded is short, so that a long run sees tombstones go and memory stay, and longer than a job
+// should wait for a look.
+const DeduplicationWindow = 4 * time.Minute
