@@ -37,6 +37,7 @@ SEEDS ?= 1000
 SEED ?=
 TIME ?= 30s
 DURATION ?= 1m
+MINUTES ?= 2
 ARGS ?=
 NODES ?= 1
 TIMEOUT ?= 45m
@@ -116,6 +117,14 @@ crash: cluster-bin ## Kill the real sidecars under load and prove that nothing w
 	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) WORKPULLING_REQUIRE_POSTGRES=1 $(PROGRESS) "crash tests" \
 		go test -v -tags crash -count=1 -timeout 0 ./test/crash -run '$(or $(FOCUS),.)' -args -length=$(DURATION) \
 		$(if $(SEED),-seed=$(SEED)) $(if $(RESULTS),-results=$(abspath $(RESULTS)))
+
+.PHONY: chaos
+chaos: cluster-bin $(HELM) ## Break a real local Kubernetes for MINUTES=n under load and report what became of the jobs (SEED=k to replay, NODES=n, ARGS=-h)
+	@hack/setup.sh cluster postgres
+	@$(PROGRESS) "building the chaos runner" go build -o bin/chaos ./test/chaos/cmd/chaos
+	@$(PROGRESS) "building its app" go build -o bin/chaos-app ./test/chaos/cmd/app
+	@WORKPULLING_CLUSTER_BIN=$(abspath $(CLUSTER)) HELM=$(HELM) NODES=$(if $(filter command line environment,$(origin NODES)),$(NODES),3) \
+		bin/chaos -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 .PHONY: sim
 sim: ## Run the simulator (SEEDS=n, or SEED=k to replay one)
