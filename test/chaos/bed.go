@@ -66,6 +66,7 @@ type Bed struct {
 	namespace string
 	images    harness.Images
 	nodes     []string
+	operators int // replicas
 	database  *harness.Database
 	flows     []*flow
 	view      *view
@@ -117,7 +118,15 @@ func (b *Bed) startCluster(ctx context.Context) error {
 	if b.nodes = strings.Fields(nodes); len(b.nodes) < 2 {
 		return fmt.Errorf("the cluster has %d node, and one is going to be cut off", len(b.nodes))
 	}
-	return b.kubectl.Install(ctx, b.Root, b.images)
+	if err := b.kubectl.Install(ctx, b.Root, b.images); err != nil {
+		return err
+	}
+	replicas, err := b.kubectl.Get(ctx, "-n", harness.SystemNamespace, "get", "deployment/workpulling", "-o", "jsonpath={.spec.replicas}")
+	if err != nil {
+		return err
+	}
+	b.operators, err = strconv.Atoi(replicas)
+	return err
 }
 
 func (b *Bed) connect(ctx context.Context) error {

@@ -131,8 +131,11 @@ func (b *Bed) hitProducer(ctx context.Context, f Fault, act *Act) error {
 // it was fenced, or be gone.
 func (b *Bed) fence(ctx context.Context, f Fault, act *Act) error {
 	shared := b.flows[slices.IndexFunc(b.flows, func(f *flow) bool { return f.shared })]
-	p, found := b.active(ctx, shared)
-	if !found {
+	var p pod
+	if !prober.Await(ctx, takeoverLimit, time.Second, func(ctx context.Context) (found bool) {
+		p, found = b.active(ctx, shared)
+		return found
+	}) {
 		return errors.New("no producer says that it has the queue")
 	}
 	act.What, act.Flows, act.Killed = p.Name, []string{shared.name}, []string{p.uid()} // its probe may fail for long enough
@@ -268,26 +271,30 @@ func (b *Bed) removeOperator(ctx context.Context, f Fault, act *Act) error {
 	if err == nil {
 		err = b.stand(ctx, f, act)
 	}
-	if undo := b.operator(context.WithoutCancel(ctx), 1); undo != nil {
+	if undo := b.operator(context.WithoutCancel(ctx), b.operators); undo != nil {
 		return errors.Join(errUndo, undo, err)
 	}
 	return err
 }
 
+// killOperator waits for one that runs: kubelet takes its time to start one again that was killed before.
 func (b *Bed) killOperator(ctx context.Context, act *Act) error {
-	var pods corev1.PodList
-	if err := b.client.List(ctx, &pods, client.InNamespace(harness.SystemNamespace)); err != nil {
-		return err
-	}
-	for _, p := range pods.Items {
-		if _, err := harness.Signal(string(p.UID), operatorProgram, syscall.SIGKILL); err == nil {
-			act.What = p.Name
-			return nil
-		} else if !errors.Is(err, harness.ErrNotHere) {
-			return err
+	failed := harness.ErrNotHere
+	prober.Await(ctx, readyLimit, time.Second, func(ctx context.Context) bool {
+		var pods corev1.PodList
+		if failed = b.client.List(ctx, &pods, client.InNamespace(harness.SystemNamespace)); failed != nil {
+			return false
 		}
-	}
-	return errors.New("no operator runs")
+		failed = harness.ErrNotHere
+		for _, p := range pods.Items {
+			if _, failed = harness.Signal(string(p.UID), operatorProgram, syscall.SIGKILL); failed == nil {
+				act.What = p.Name
+				return true
+			}
+		}
+		return false
+	})
+	return failed
 }
 
 // killDatabase ends PostgreSQL as a crash does, for a while.

@@ -113,7 +113,7 @@ func TestTakeoverTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	took := Takeovers(kills, records, ledgers)
+	took := prober.Takeovers(kills, records, ledgers)
 	if len(took) != len(kills) {
 		t.Errorf("%d kills, and only %d were followed by the run of a new job", len(kills), len(took))
 	}
