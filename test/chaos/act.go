@@ -19,6 +19,8 @@ type Act struct {
 	// Workers are the UIDs of the worker pods that it hit, Sidecars those of them whose sidecar it killed alone.
 	Workers  []string `json:"workers,omitempty"`
 	Sidecars []string `json:"sidecars,omitempty"`
+	// Orphans are the UIDs of worker pods that went on though the cluster does not know them any more, for as long as kubelets let them.
+	Orphans []string `json:"orphans,omitempty"`
 	// Flows are those whose producer or queue it hit, Halts those that nobody can serve while it stands.
 	Flows []string `json:"flows,omitempty"`
 	Halts []string `json:"halts,omitempty"`

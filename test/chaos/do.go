@@ -317,10 +317,8 @@ func (b *Bed) killDatabase(ctx context.Context, f Fault, act *Act) error {
 
 // restoreEtcd saves the cluster's objects, deletes a worker so that they change, and takes them back in time.
 func (b *Bed) restoreEtcd(ctx context.Context, f Fault, act *Act) error {
+	act.Workers = b.workers()
 	for _, of := range b.flows {
-		for _, p := range b.view.pods(of.name, v1alpha1.RoleWorker) {
-			act.Workers = append(act.Workers, p.uid())
-		}
 		act.Flows = append(act.Flows, of.name)
 	}
 	snapshot := filepath.Join(b.Dir, fmt.Sprintf("etcd-%d", act.From))
@@ -334,10 +332,24 @@ func (b *Bed) restoreEtcd(ctx context.Context, f Fault, act *Act) error {
 		err = b.persist(ctx, func(ctx context.Context) error { return b.client.Delete(ctx, &p.Pod, client.GracePeriodSeconds(0)) })
 		prober.Pause(ctx, f.For)
 	}
+	before := b.workers()
 	if undo := b.cluster.Run(context.WithoutCancel(ctx), "snapshot", "restore", snapshot); undo != nil {
 		return errors.Join(errUndo, undo, err)
 	}
+	err = errors.Join(err, b.await(ctx, "the API server answers again", func() bool { return true }))
+	after := b.workers()
+	act.Orphans = slices.DeleteFunc(before, func(uid string) bool { return slices.Contains(after, uid) })
 	return err
+}
+
+// workers are the UIDs of all worker pods.
+func (b *Bed) workers() (out []string) {
+	for _, f := range b.flows {
+		for _, p := range b.view.pods(f.name, v1alpha1.RoleWorker) {
+			out = append(out, p.uid())
+		}
+	}
+	return out
 }
 
 // persist repeats a request while the API server comes back.

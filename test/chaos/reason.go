@@ -86,6 +86,11 @@ func (r Rerun) explain(acts []Act) Reason {
 		}
 		return ""
 	}
+	for _, a := range acts {
+		if a.From <= r.Run.Began && (slices.Contains(a.Orphans, r.Before.Worker) || slices.Contains(a.Orphans, r.Run.Worker)) {
+			return traitOf(a.Kind).reason
+		}
+	}
 	byWorker := hit(func(a Act) bool {
 		return slices.Contains(a.Workers, r.Before.Worker) || slices.Contains(a.Workers, r.Run.Worker)
 	})

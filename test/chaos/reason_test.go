@@ -55,6 +55,9 @@ func TestRerunsAreExplained(t *testing.T) {
 		"another took over": {
 			ran("v", 100, 101, 204), ran("w", 112, 113, 204), act(FenceProducer, 99, 120, of("f")), ReasonTakeover,
 		},
+		"its worker was forgotten by the cluster long ago, and ended some time": {
+			ran("v", 500, 501, 204), ran("w", 512, 513, 204), act(RestoreEtcd, 99, 120, func(a *Act) { a.Orphans = []string{"v"} }), ReasonPast,
+		},
 		"the API server was away, which explains nothing": {
 			ran("v", 100, 101, 204), ran("w", 112, 113, 204), act(StopAPIServer, 99, 120, func(a *Act) { a.Flows, a.Workers = []string{"f"}, []string{"v"} }), Unexplained,
 		},
