@@ -44,10 +44,20 @@ const (
 	// AnnotationFlows is the list of the flows that a worker pulls from: their
 	// names, sorted and separated by commas.
 	AnnotationFlows = "workpulling.dev/flows"
+	// AnnotationLease marks a worker whose sidecar keeps a Lease: only the process
+	// that holds it may pull jobs. A worker without the annotation, of an earlier
+	// version, is known by its token and its pod alone.
+	AnnotationLease = "workpulling.dev/lease"
 	// AnnotationRuntimeRevision is the hash of the sidecar's image and
 	// configuration. It is apart from the label workpulling.dev/revision, because a
 	// new sidecar is no change of the template (runtime.updatePolicy decides).
 	AnnotationRuntimeRevision = "workpulling.dev/runtime-revision"
+)
+
+// Values of the annotation lease.
+const (
+	// LeaseRequired says that the Lease decides which process of the pod may pull.
+	LeaseRequired = "Required"
 )
 
 // Annotations of flows, pools and the Secret of the certificate authority.

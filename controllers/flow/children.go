@@ -60,18 +60,19 @@ func serviceAccount(flow *v1alpha1.WorkPullingFlow) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metadata(flow, runtimeconfig.ProducerName(flow.Name)), AutomountServiceAccountToken: ptr.To(false)}
 }
 
-// role is all that a producer may do in its namespace: see which pods may bind, ask whether a submitter may submit, and hold the Lease
-// of its flow where the queue is shared.
+// role is all that a producer may do in its namespace: see which pods may bind and which of their processes holds the pod's Lease, ask
+// whether a submitter may submit, and hold the Lease of its flow where the queue is shared.
 func role(flow *v1alpha1.WorkPullingFlow) *rbacv1.Role {
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"workerpools"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"localsubjectaccessreviews"}, Verbs: []string{"create"}},
 	}
 	name := runtimeconfig.ProducerName(flow.Name)
 	if flow.Spec.Queue.IsShared() {
 		rules = append(rules, rbacv1.PolicyRule{
-			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{name}, Verbs: []string{"get", "patch"},
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{name}, Verbs: []string{"patch"},
 		})
 	}
 	return &rbacv1.Role{ObjectMeta: metadata(flow, name), Rules: rules}

@@ -43,6 +43,7 @@ func WorkerPod(pool *v1alpha1.WorkerPool, image, name string) (*corev1.Pod, erro
 	pod.Labels[v1alpha1.LabelRevision] = revision
 	maps.Copy(pod.Annotations, template.Annotations)
 	pod.Annotations[v1alpha1.AnnotationRuntimeRevision] = runtimeRevision
+	pod.Annotations[v1alpha1.AnnotationLease] = v1alpha1.LeaseRequired
 	pod.Annotations[v1alpha1.AnnotationFlows] = strings.Join(slices.Sorted(slices.Values(pool.Spec.Flows)), ",")
 
 	if err := addWorkerRuntime(&pod.Spec, rt, pool); err != nil {
@@ -80,10 +81,12 @@ func addWorkerRuntime(spec *corev1.PodSpec, rt Runtime, pool *v1alpha1.WorkerPoo
 		spec.TerminationGracePeriodSeconds = ptr.To(int64(pool.Spec.Drain.TimeoutSeconds) + v1alpha1.DrainGraceMarginSeconds)
 	}
 	sidecar := asSidecar(rt.container(runtimeconfig.ContainerSidecar, "worker", portTransport, portHealth, portMetrics))
-	sidecar.VolumeMounts = append(sidecar.VolumeMounts, corev1.VolumeMount{Name: volumeState, MountPath: runtimeconfig.StateDir})
+	// The API server's token is the sidecar's alone, whatever the template says of automounting: that never mounts where something is.
+	sidecar.VolumeMounts = append(sidecar.VolumeMounts, corev1.VolumeMount{Name: volumeState, MountPath: runtimeconfig.StateDir},
+		corev1.VolumeMount{Name: volumeAPI, MountPath: runtimeconfig.APIDir, ReadOnly: true})
 	spec.InitContainers = append([]corev1.Container{rt.install(), sidecar}, spec.InitContainers...)
 	spec.Volumes = append(spec.Volumes, volumes(runtimeconfig.WorkerConfigName(pool.Name, pool.Spec.Flows...), runtimeconfig.WorkerName(pool.Name))...)
-	spec.Volumes = append(spec.Volumes,
+	spec.Volumes = append(spec.Volumes, apiVolume(),
 		corev1.Volume{Name: volumeBin, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		corev1.Volume{Name: volumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &stateLimit}}})
 	for i := range spec.Containers {

@@ -57,7 +57,7 @@ func (r *Reconciler) apply(ctx context.Context, pool *v1alpha1.WorkerPool, plan 
 	group.SetLimit(asking)
 	for i, step := range plan.Steps {
 		group.Go(func() error {
-			if err := r.step(ctx, pool, step, out); err != nil {
+			if err := r.step(ctx, pool, step, known, out); err != nil {
 				errs[i] = fmt.Errorf("%s of worker %s: %w", step.Verb, step.Worker.Name, err)
 			}
 			return nil
@@ -73,7 +73,7 @@ func (r *Reconciler) apply(ctx context.Context, pool *v1alpha1.WorkerPool, plan 
 	return out, err
 }
 
-func (r *Reconciler) step(ctx context.Context, pool *v1alpha1.WorkerPool, step Step, out *outcome) error {
+func (r *Reconciler) step(ctx context.Context, pool *v1alpha1.WorkerPool, step Step, known *remembered, out *outcome) error {
 	w := step.Worker
 	target := r.target(pool, &w)
 	logger := log.FromContext(ctx).WithValues("pod", w.Name, "podUID", w.UID, "reason", step.Why)
@@ -116,6 +116,13 @@ func (r *Reconciler) step(ctx context.Context, pool *v1alpha1.WorkerPool, step S
 	case Expire:
 		out.say(corev1.EventTypeWarning, v1alpha1.ReasonDrainTimedOut, "Deleting", "Worker %s: %s; its jobs run again elsewhere", w.Name, step.Why)
 		return r.delete(ctx, w, client.GracePeriodSeconds(v1alpha1.DrainGraceMarginSeconds))
+	case Replace:
+		out.lookAgain()
+		if !r.stillExpired(ctx, pool.Namespace, w, known) {
+			return nil
+		}
+		out.say(corev1.EventTypeWarning, "WorkerReplaced", "Replacing", "Replaced worker %s: %s", w.Name, step.Why)
+		return r.delete(ctx, w)
 	case Undrain:
 		out.lookAgain()
 		if err := r.Control.Uncordon(ctx, target); err != nil {

@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,9 +14,11 @@ import (
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
 
-// configOf is the ConfigMap that the workers of pool read, and re-read.
-func configOf(pool *v1alpha1.WorkerPool) (*corev1.ConfigMap, error) {
-	text, _, err := runtimeconfig.Marshal(podbuilder.WorkerDocument(pool))
+// configOf is the ConfigMap that the workers of pool read, and re-read. There are so many of them at most.
+func configOf(pool *v1alpha1.WorkerPool, workers int) (*corev1.ConfigMap, error) {
+	document := podbuilder.WorkerDocument(pool)
+	document.LeaseRenewSec = int64(runtimeconfig.LeaseInterval(workers) / time.Second)
+	text, _, err := runtimeconfig.Marshal(document)
 	if err != nil {
 		return nil, err
 	}

@@ -121,15 +121,15 @@ func TestCountsOverSeveralFlows(t *testing.T) {
 }
 
 func TestConfigOfSeveralFlows(t *testing.T) {
-	one, err := configOf(builders.MakePool("packers", "shop", "orders").Obj())
+	one, err := configOf(builders.MakePool("packers", "shop", "orders").Obj(), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := configOf(builders.MakePool("packers", "shop", "").Flows("returns", "orders").Dedup(64, 0).Obj())
+	two, err := configOf(builders.MakePool("packers", "shop", "").Flows("returns", "orders").Dedup(64, 0).Obj(), 200)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := configOf(builders.MakePool("packers", "shop", "").Flows("orders", "returns").Dedup(64, 0).Obj())
+	other, err := configOf(builders.MakePool("packers", "shop", "").Flows("orders", "returns").Dedup(64, 0).Obj(), 200)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,6 +153,9 @@ func TestConfigOfSeveralFlows(t *testing.T) {
 	if doc.DedupMaxProducers != 64 || doc.DedupIdleSec != 0 {
 		t.Errorf("dedup %d and %d, want 64 and 0", doc.DedupMaxProducers, doc.DedupIdleSec)
 	}
+	if doc.LeaseRenewSec != 40 {
+		t.Errorf("200 workers renew their Leases every %d s, want 40", doc.LeaseRenewSec)
+	}
 	// What an older sidecar reads.
 	if doc.Flow != "orders" || doc.ProducerHost != want[0].ProducerHost {
 		t.Errorf("the only flow of an older sidecar is %q at %q", doc.Flow, doc.ProducerHost)
@@ -169,7 +172,7 @@ func TestConfigOfAHandler(t *testing.T) {
 		"stream": {builders.MakePool("packers", "shop", "orders").Streams(30).Obj(), runtimeconfig.Worker{Handler: runtimeconfig.HandlerStream, HandlerTimeoutSec: 30}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, err := configOf(tc.pool)
+			config, err := configOf(tc.pool, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,7 +195,7 @@ func TestAWorkersConfigIsFoundInItsPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := configOf(pool)
+	config, err := configOf(pool, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,8 @@ type remembered struct {
 	known map[types.UID]string
 	// drainingSince is when this process first saw each pod drain.
 	drainingSince map[types.UID]time.Time
+	// leases is what was seen of the workers' Leases.
+	leases leaseBook
 	// refusal is why the last creation failed.
 	refusal podhealth.Problem
 }
@@ -35,7 +37,7 @@ func (m *memory) of(pool types.UID) *remembered {
 	defer m.mu.Unlock()
 	r, found := m.pools[pool]
 	if !found {
-		r = &remembered{known: map[types.UID]string{}, drainingSince: map[types.UID]time.Time{}}
+		r = &remembered{known: map[types.UID]string{}, drainingSince: map[types.UID]time.Time{}, leases: leaseBook{seen: map[types.UID]leaseSeen{}}}
 		m.pools[pool] = r
 	}
 	return r
@@ -60,6 +62,7 @@ func (r *remembered) drainingFor(pod types.UID, now time.Time) time.Duration {
 // keep drops what is known of other pods.
 func (r *remembered) keep(pods map[types.UID]string) {
 	r.known = pods
+	r.leases.keep(pods)
 	for uid := range r.drainingSince {
 		if _, found := pods[uid]; !found {
 			delete(r.drainingSince, uid)

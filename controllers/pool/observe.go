@@ -61,6 +61,9 @@ func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.WorkerPool, kno
 	if o.snapshot, err = r.snapshot(pool, pods, known); err != nil {
 		return nil, err
 	}
+	if err := r.observeLeases(ctx, o, known); err != nil {
+		return nil, err
+	}
 	o.snapshot.Failing = o.failing()
 	o.snapshot.MayCreate = o.mayCreate() && !r.BackOff.IsInBackOffSinceUpdate(string(pool.UID), r.Clock.Now())
 	r.ask(ctx, o, !known.trusted)

@@ -19,6 +19,8 @@ const (
 	Delete Verb = "Delete"
 	// Expire deletes a worker that did not drain in time.
 	Expire Verb = "Expire"
+	// Replace deletes a worker of which nothing is left but its object.
+	Replace Verb = "Replace"
 	// Undrain takes a draining worker back.
 	Undrain Verb = "Undrain"
 	// Uncount takes a terminating pod out of the selector.
@@ -75,7 +77,11 @@ func MakePlan(s Snapshot) Plan {
 		ceiling += s.MaxSurge
 	}
 	p.Create = s.creations(live, back, rolling, ceiling)
-	chosen := planScaleDown(s, &p, live, len(live)+len(back)-ceiling)
+	excess := len(live) + len(back) - ceiling
+	chosen := planScaleDown(s, &p, live, excess)
+	if !rolling && excess <= 0 {
+		planLapsed(s, &p, live)
+	}
 	if rolling && s.Failing == "" {
 		planRollout(s, &p, without(live, chosen), len(back))
 	}

@@ -36,6 +36,9 @@ import (
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,resourceNames=workpulling-tls,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=workpulling.dev,resources=workerpools/leases,verbs=hold;hold-any
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -106,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if pool.DeletionTimestamp != nil && o.namespaceOf.DeletionTimestamp != nil {
 		return r.release(ctx, &pool, o.namespaceOf)
 	}
-	renewIn, err := r.ensureSurroundings(ctx, &pool)
+	renewIn, err := r.ensureSurroundings(ctx, o)
 	switch {
 	case children.NamespaceTerminating(err):
 		return ctrl.Result{}, nil
@@ -135,7 +138,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // ensureSurroundings makes what a worker mounts, before there is a worker.
-func (r *Reconciler) ensureSurroundings(ctx context.Context, pool *v1alpha1.WorkerPool) (time.Duration, error) {
+func (r *Reconciler) ensureSurroundings(ctx context.Context, o *observation) (time.Duration, error) {
+	pool := o.pool
 	if pool.DeletionTimestamp != nil {
 		return 0, nil
 	}
@@ -143,12 +147,16 @@ func (r *Reconciler) ensureSurroundings(ctx context.Context, pool *v1alpha1.Work
 	if err != nil {
 		return 0, err
 	}
-	config, err := configOf(pool)
+	config, err := configOf(pool, o.snapshot.most())
 	if err != nil {
 		return 0, err
 	}
-	_, err = r.Issuer.Keeper.Ensure(ctx, config)
-	return renewIn, err
+	for _, object := range append(Rights(pool, o.accounts()...), config) {
+		if _, err := r.Issuer.Keeper.Ensure(ctx, object); err != nil {
+			return 0, err
+		}
+	}
+	return renewIn, nil
 }
 
 // unable says in the status why the pool cannot be reconciled, and has it tried again.

@@ -21,6 +21,8 @@ type Snapshot struct {
 	Failing string
 	// Deleting says that every worker has to leave.
 	Deleting bool
+	// LeasesTell says that an expired Lease tells of its worker, and not of the control plane.
+	LeasesTell bool
 	// MayCreate is false while the flow is missing or its ServiceAccount is refused, and while creation backs off.
 	MayCreate    bool
 	DrainTimeout time.Duration
@@ -50,6 +52,10 @@ type Worker struct {
 	DrainingFor time.Duration
 	// AskedFor says that someone marked the pod as the next to go.
 	AskedFor bool
+	// Lease is what the worker's Lease says.
+	Lease LeaseState
+	// Unbound says that every producer reports and none has a binding of the worker.
+	Unbound bool
 	// Work is the sidecar's own answer; nil where it was not asked or did not answer.
 	Work *Work
 
@@ -96,6 +102,11 @@ func (s Snapshot) rolling() bool {
 // wanting says whether workers have to be made, so that it matters when none can be.
 func (s Snapshot) wanting() bool {
 	return count(s.Workers, Worker.live) < s.desired() || s.rolling()
+}
+
+// most is how many workers there can be until the next plan, those that leave included.
+func (s Snapshot) most() int {
+	return max(s.desired()+s.MaxSurge, len(s.Workers))
 }
 
 // desired is how many workers to keep.

@@ -64,6 +64,7 @@ func registerWorker(r registry) {
 		}
 	}))
 	telemetry.RegisterAppStreams(r, func() int { return 1 })
+	telemetry.RegisterLease(r, func() bool { return true }, func() int32 { return 1 }, func() uint64 { return 1 }, func() uint64 { return 0 })
 	telemetry.NewHandlerSeconds(r).Observe(protocol.Confirmed, 1)
 	telemetry.RegisterCertificate(r, served{}, func() (transport.Bundle, error) { return transport.Bundle{}, nil })
 }

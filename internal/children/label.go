@@ -4,11 +4,13 @@ import (
 	"maps"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
 
 // LabelManagedBy and ManagedBy mark every object that the operator makes.
 const (
-	LabelManagedBy = "app.kubernetes.io/managed-by"
+	LabelManagedBy = runtimeconfig.LabelManagedBy
 	ManagedBy      = "workpulling-operator"
 )
 

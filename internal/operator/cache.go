@@ -26,6 +26,10 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 		return cache.Options{}, fmt.Errorf("selecting our pods: %w", err)
 	}
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{children.LabelManagedBy: children.ManagedBy})}
+	oursOrWorkers, err := labels.NewRequirement(children.LabelManagedBy, selection.In, []string{children.ManagedBy, runtimeconfig.ManagedByWorker})
+	if err != nil {
+		return cache.Options{}, fmt.Errorf("selecting Leases: %w", err)
+	}
 	options := cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -36,7 +40,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 			&corev1.Service{}:               ours,
 			&corev1.ServiceAccount{}:        ours,
 			&appsv1.StatefulSet{}:           ours,
-			&coordinationv1.Lease{}:         ours,
+			&coordinationv1.Lease{}:         {Label: labels.NewSelector().Add(*oursOrWorkers)},
 			&policyv1.PodDisruptionBudget{}: ours,
 			&rbacv1.Role{}:                  ours,
 			&rbacv1.RoleBinding{}:           ours,

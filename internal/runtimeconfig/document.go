@@ -89,6 +89,8 @@ type Worker struct {
 	HandlerPort       int32  `json:"handlerPort"`
 	HandlerPath       string `json:"handlerPath"`
 	HandlerTimeoutSec int64  `json:"handlerTimeoutSeconds"`
+	// LeaseRenewSec is how often the sidecar renews the Lease of its pod.
+	LeaseRenewSec int64 `json:"leaseRenewSeconds,omitempty"`
 }
 
 // HandlerStream is the Worker.Handler of an app that opens a stream.

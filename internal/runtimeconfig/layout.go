@@ -22,7 +22,7 @@ const (
 	TLSDir       = "/etc/workpulling/tls" // Secret volume with tls.crt and tls.key
 	TokenDir     = "/var/run/secrets/workpulling.dev"
 	TokenFile    = TokenDir + "/token"                             // projected, audience TokenAudience, bound to the pod, in the sidecar only
-	APIDir       = "/var/run/secrets/kubernetes.io/serviceaccount" // projected token, ca.crt and namespace for the API server; producer sidecar only
+	APIDir       = "/var/run/secrets/kubernetes.io/serviceaccount" // projected token, ca.crt and namespace for the API server; in the runtime's container only
 	DataDir      = "/var/lib/workpulling"                          // the Local queue's volume, or an emptyDir: the data of the producer's runtime, out of the app's reach
 	StateDir     = "/var/lib/workpulling-worker"                   // emptyDir of a worker's sidecar: what outlives its process, and not its pod
 	RunningFile  = StateDir + "/running"                           // the handlers in progress

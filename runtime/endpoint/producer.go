@@ -228,6 +228,11 @@ func (p *Producer) WorkerGone(podUID, reason string) {
 	p.loop.post(func() { p.step(delivery.WorkerGone{PodUID: podUID, Reason: reason}) })
 }
 
+// IncarnationOver reports positive evidence that one process of a pod is over, such as another one that holds its Lease.
+func (p *Producer) IncarnationOver(podUID, bootNonce, reason string) {
+	p.loop.post(func() { p.step(delivery.WorkerGone{PodUID: podUID, BootNonce: bootNonce, Reason: reason}) })
+}
+
 // QueueAnswers reports that the queue answers again after an outage, so that what waits to be tried again is tried now.
 func (p *Producer) QueueAnswers() {
 	p.loop.post(func() { p.step(delivery.QueueAnswers{}) })

@@ -125,23 +125,49 @@ func (s service) receiveWorker(stream pb.WorkPulling_PullServer, conn delivery.C
 			}
 			continue
 		}
-		if register, ok := message.(protocol.RegisterConsumer); ok && register.Incarnation.PodUID != worker.PodUID {
-			refusal := &transport.Refusal{
-				Code: protocol.RefusedIdentity, Label: transport.LabelPeerMismatch, RetryAfter: 10 * time.Second,
-				Reason: "the registration names another pod than the token",
+		if register, ok := message.(protocol.RegisterConsumer); ok {
+			if refusal, hangUp := s.admit(stream.Context(), worker, register.Incarnation); refusal != nil {
+				p.refused.add(refusal.Label)
+				p.loop.post(func() { p.refuseRegistration(conn, register.Nonce, refusal, hangUp) })
+				continue
 			}
-			p.refused.add(refusal.Label)
-			p.loop.post(func() {
-				if out, ok := p.workers[conn]; ok {
-					out.Offer(protocol.RegistrationRefused{Nonce: register.Nonce, Code: refusal.Code, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter})
-					out.Close()
-				}
-			})
-			continue
 		}
 		if !p.loop.do(func() { p.fromWorker(conn, message) }) {
 			return status.Error(codes.Unavailable, "the producer is stopping")
 		}
+	}
+}
+
+// admit decides which process of the pod behind a stream may register on it. What is wrong with the stream ends it.
+func (s service) admit(ctx context.Context, worker delivery.Worker, who protocol.Incarnation) (refusal *transport.Refusal, hangUp bool) {
+	if who.PodUID != worker.PodUID {
+		return &transport.Refusal{
+			Code: protocol.RefusedIdentity, Label: transport.LabelPeerMismatch, RetryAfter: 10 * time.Second,
+			Reason: "the registration names another pod than the token",
+		}, true
+	}
+	incarnations, ok := s.producer.options.Authenticator.(transport.IncarnationAuthenticator)
+	if !ok {
+		return nil, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
+	defer cancel()
+	if err := incarnations.AuthenticateIncarnation(ctx, worker, who.BootNonce); err != nil {
+		return transport.AsRefusal(err), false
+	}
+	return nil, false
+}
+
+// refuseRegistration answers one registration. A binding that the stream has goes on: only evidence ends it.
+func (p *Producer) refuseRegistration(conn delivery.ConnID, nonce string, refusal *transport.Refusal, hangUp bool) {
+	out, ok := p.workers[conn]
+	if !ok {
+		return
+	}
+	p.log.V(1).Info("refused a registration", "label", refusal.Label, "reason", refusal.Reason)
+	out.Offer(protocol.RegistrationRefused{Nonce: nonce, Code: refusal.Code, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter})
+	if hangUp {
+		out.Close()
 	}
 }
 

@@ -43,6 +43,8 @@ type Options struct {
 	AllowedServiceAccounts func() []string
 	// OnPodGone is told the UID of every deleted pod of the namespace: positive evidence that its process is over.
 	OnPodGone func(podUID string)
+	// OnIncarnationOver is told which process of a pod is over, because a newer one holds the pod's Lease or the Lease was deleted.
+	OnIncarnationOver func(podUID, bootNonce, reason string)
 	// StateDir is a directory of the runtime's own, where the key set and what was seen of pods are kept for a process that starts while
 	// the API server is away. It must not be shared with an app: who writes there decides whose tokens count. Empty for none; one that is
 	// not there is none. FlowUID says whose state it is.
@@ -68,9 +70,14 @@ type Guard struct {
 	offlines, badRecords atomic.Uint64
 	enough               func() <-chan struct{}    // closed when the caches have had time to be filled
 	silence              atomic.Pointer[time.Time] // when the API server last did not answer about an object
+	// incarnations tells which process of a pod may bind.
+	incarnations *incarnations
 }
 
-var _ transport.Authenticator = (*Guard)(nil)
+var (
+	_ transport.Authenticator            = (*Guard)(nil)
+	_ transport.IncarnationAuthenticator = (*Guard)(nil)
+)
 
 // New returns a Guard; Run fills its caches.
 func New(options Options, clients Clients) *Guard {
@@ -79,6 +86,9 @@ func New(options Options, clients Clients) *Guard {
 	}
 	if options.OnPodGone == nil {
 		options.OnPodGone = func(string) {}
+	}
+	if options.OnIncarnationOver == nil {
+		options.OnIncarnationOver = func(string, string, string) {}
 	}
 	if options.AllowedServiceAccounts == nil {
 		options.AllowedServiceAccounts = func() []string { return nil }
@@ -92,7 +102,7 @@ func New(options Options, clients Clients) *Guard {
 		workers:    newReviewer(options, clients.WorkerTokens, nil),
 		submitters: newReviewer(options, clients.SubmitterTokens, clients.Access),
 		podCache:   newPodCache(clients.Metadata, options.Namespace),
-		poolCache:  newPoolCache(clients.Dynamic, options.Namespace),
+		poolCache:  newObjectCache(clients.Dynamic, pools, options.Namespace, ""),
 		judgements: lru.New(cacheEntries),
 		enough:     sync.OnceValue(func() <-chan struct{} { return after(fillPatience) }),
 		keys: &keyring{
@@ -107,6 +117,7 @@ func New(options Options, clients Clients) *Guard {
 			options.Log.Error(err, "What an earlier process knew is not used: until the API server answers, nobody can bind because of it", "what", what)
 		}
 	}
+	g.incarnations = newIncarnations(&g.options, clients.Dynamic)
 	return g
 }
 
@@ -148,10 +159,14 @@ func (g *Guard) Run(ctx context.Context) error {
 	if _, err := g.poolCache.AddEventHandler(poolEvents); err != nil {
 		return err
 	}
+	if err := g.incarnations.watch(); err != nil {
+		return err
+	}
 	ctx = klog.NewContext(ctx, g.options.Log)
 	var parts sync.WaitGroup
 	parts.Go(func() { g.poolCache.RunWithContext(ctx) })
 	parts.Go(func() { g.podCache.RunWithContext(ctx) })
+	parts.Go(func() { g.incarnations.informer.RunWithContext(ctx) })
 	parts.Go(func() {
 		every(ctx, func() {
 			if g.keys.due() {
@@ -194,7 +209,7 @@ func (g *Guard) remember(ctx context.Context) {
 		there[pod.UID] = true
 	}
 	for _, uid := range g.recall.contradicted(there) {
-		g.options.OnPodGone(string(uid))
+		g.podGone(string(uid))
 	}
 	g.recall.changed(0)
 	every(ctx, func() {
@@ -218,8 +233,13 @@ func (g *Guard) podDeleted(object any) {
 	}
 	if pod, ok := object.(*metav1.PartialObjectMetadata); ok {
 		g.recall.changed(recordDeletions)
-		g.options.OnPodGone(string(pod.UID))
+		g.podGone(string(pod.UID))
 	}
+}
+
+func (g *Guard) podGone(uid string) {
+	g.incarnations.forget(uid)
+	g.options.OnPodGone(uid)
 }
 
 // podReplaced notices a deletion and re-creation that the watch missed.
@@ -230,7 +250,7 @@ func (g *Guard) podReplaced(before, after any) {
 	is, alsoOK := after.(*metav1.PartialObjectMetadata)
 	if ok && alsoOK && was.UID != is.UID {
 		within = recordDeletions
-		g.options.OnPodGone(string(was.UID))
+		g.podGone(string(was.UID))
 	}
 }
 

@@ -39,6 +39,8 @@ const audience = "workpulling.dev"
 var (
 	pods  = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	pools = schema.GroupVersionResource{Group: "workpulling.dev", Version: "v1alpha1", Resource: "workerpools"}
+
+	leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 )
 
 // api is an API server that reviews tokens of the form "<pod name>/<pod UID>/<ServiceAccount>", or the names in status.
@@ -164,12 +166,15 @@ type cluster struct {
 	metadata *metadatafake.FakeMetadataClient
 	clock    *clocktesting.FakePassiveClock
 	gone     chan string
+	over     chan string
+	dynamic  *dynamicfake.FakeDynamicClient
+	ctx      context.Context //nolint:containedctx // of the test
 	allowed  []string
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{api: newAPI(t), clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)), gone: make(chan string, 10)}
+	c := &cluster{api: newAPI(t), clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)), gone: make(chan string, 10), over: make(chan string, 10), ctx: t.Context()}
 	clients, err := fencing.NewClients(&rest.Config{Host: c.server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}, "shop")
 	if err != nil {
 		t.Fatal(err)
@@ -180,12 +185,14 @@ func newCluster(t *testing.T) *cluster {
 	}
 	c.metadata = metadatafake.NewSimpleMetadataClient(scheme, pod("worker", "worker-uid", "pool"), pod("stranger", "stranger-uid", "foreign"))
 	clients.Metadata = c.metadata
-	clients.Dynamic = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{pools: "WorkerPoolList"}, pool("pool", "orders"), pool("foreign", "other"))
+	c.dynamic = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{pools: "WorkerPoolList", leases: "LeaseList"}, pool("pool", "orders"), pool("foreign", "other"))
+	clients.Dynamic = c.dynamic
 	c.guard = fencing.New(fencing.Options{
 		Namespace: "shop", Flow: "orders", Audience: audience, Clock: c.clock,
 		AllowedServiceAccounts: func() []string { return c.allowed },
 		OnPodGone:              func(uid string) { c.gone <- uid },
+		OnIncarnationOver:      func(uid, boot, _ string) { c.over <- uid + "/" + boot },
 	}, clients)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

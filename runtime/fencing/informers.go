@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
@@ -25,12 +26,16 @@ func newPodCache(client metadata.Interface, namespace string) cache.SharedIndexI
 	}, client), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
 }
 
-// newPoolCache keeps the pools of a namespace.
-func newPoolCache(client dynamic.Interface, namespace string) cache.SharedIndexInformer {
-	resource := client.Resource(pools).Namespace(namespace)
+// newObjectCache keeps the objects of a resource in a namespace that a label selector chooses.
+func newObjectCache(client dynamic.Interface, of schema.GroupVersionResource, namespace, selector string) cache.SharedIndexInformer {
+	resource := client.Resource(of).Namespace(namespace)
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = selector
+			return resource.List(ctx, o)
+		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = selector
 			return resource.Watch(ctx, o)
 		},
 	}, client), &unstructured.Unstructured{}, 0, cache.Indexers{})
@@ -39,7 +44,8 @@ func newPoolCache(client dynamic.Interface, namespace string) cache.SharedIndexI
 // onlyIdentity drops what is not needed to tell who a pod is.
 func onlyIdentity(object any) (any, error) {
 	if pod, ok := object.(*metav1.PartialObjectMetadata); ok {
-		pod.ManagedFields, pod.Annotations = nil, nil
+		pod.ManagedFields = nil
+		pod.Annotations = map[string]string{v1alpha1.AnnotationLease: pod.Annotations[v1alpha1.AnnotationLease]}
 		pod.Labels = map[string]string{v1alpha1.LabelRevision: pod.Labels[v1alpha1.LabelRevision]}
 	}
 	return object, nil

@@ -20,6 +20,8 @@ import (
 
 // LeaseRecord is what a Lease said. Version changes with every write; two records are compared by it and never by their times.
 type LeaseRecord struct {
+	// UID tells a Lease from one of the same name that was deleted.
+	UID         string
 	Holder      string
 	Version     string
 	Transitions int32
@@ -27,7 +29,8 @@ type LeaseRecord struct {
 	Halted string
 }
 
-// Lease is the Lease of a flow, which the operator makes. Reading and writing it needs get and patch on this one object.
+// Lease is one Lease: that of a flow, which the operator makes, or that of a worker's pod. Reading and writing it needs get and patch on
+// this one object.
 type Lease struct {
 	client          rest.Interface
 	namespace, name string
@@ -124,7 +127,7 @@ func (l *Lease) write(ctx context.Context, metadata, spec map[string]any, seen L
 }
 
 func recordOf(lease *coordinationv1.Lease) LeaseRecord {
-	record := LeaseRecord{Version: lease.ResourceVersion, Halted: lease.Annotations[v1alpha1.AnnotationHalted]}
+	record := LeaseRecord{UID: string(lease.UID), Version: lease.ResourceVersion, Halted: lease.Annotations[v1alpha1.AnnotationHalted]}
 	if lease.Spec.HolderIdentity != nil {
 		record.Holder = *lease.Spec.HolderIdentity
 	}

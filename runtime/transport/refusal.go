@@ -28,6 +28,13 @@ type Submitter struct {
 	Subject string
 }
 
+// IncarnationAuthenticator is what an Authenticator is too that knows which of the processes of a pod may bind.
+type IncarnationAuthenticator interface {
+	// AuthenticateIncarnation decides, for each registration, about a process of a worker whose token was accepted. Errors are those of
+	// AuthenticateWorker.
+	AuthenticateIncarnation(ctx context.Context, worker delivery.Worker, bootNonce string) error
+}
+
 // Label says in one word why an identity was refused. Labels are values of a counter: a small closed set (B-082).
 type Label string
 
@@ -46,6 +53,9 @@ const (
 	LabelPodUnknown           Label = "pod-unknown"                  // no such pod UID in the namespace
 	LabelPodTerminating       Label = "pod-terminating"              // the pod is being deleted
 	LabelPodForeign           Label = "pod-foreign"                  // no pool of this flow owns the pod (B-083)
+	LabelLeaseHeld            Label = "lease-held"                   // another process of the pod holds its Lease (B-087, B-089)
+	LabelLeaseDeleted         Label = "lease-deleted"                // the pod's Lease was deleted under the process
+	LabelLeaseMissing         Label = "lease-missing"                // the process does not hold its pod's Lease yet
 	LabelServiceAccount       Label = "serviceaccount"               // ServiceAccount or namespace not allowed (B-267)
 	LabelForbidden            Label = "forbidden"                    // authenticated, but not authorised
 	LabelUnavailable          Label = "unavailable"                  // cannot decide now
@@ -78,7 +88,7 @@ func AsRefusal(err error) *Refusal {
 func (r *Refusal) Status() error {
 	code := codes.Unauthenticated
 	switch r.Label {
-	case LabelUnavailable, LabelCoolingDown:
+	case LabelUnavailable, LabelCoolingDown, LabelLeaseMissing:
 		code = codes.Unavailable
 	case LabelForbidden, LabelPodForeign, LabelServiceAccount, LabelPeerMismatch:
 		code = codes.PermissionDenied

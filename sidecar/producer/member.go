@@ -296,6 +296,13 @@ func (m *member) podGone(uid string) {
 	}
 }
 
+// incarnationOver reports positive evidence that a process of a worker's pod is over.
+func (m *member) incarnationOver(podUID, bootNonce, reason string) {
+	if s := m.seat.Load(); s != nil {
+		s.producer.IncarnationOver(podUID, bootNonce, reason)
+	}
+}
+
 // noteRefusal counts a refusal at the intake.
 func (m *member) noteRefusal(refusal *transport.Refusal) {
 	if p := m.producer(); p != nil {

@@ -143,7 +143,8 @@ func (s *sidecar) authenticator(document runtimeconfig.Producer) (transport.Auth
 		AllowedServiceAccounts: func() []string { return s.document.Load().Value.AllowedServiceAccounts },
 		OnPodGone:              func(uid string) { s.member.podGone(uid) },
 		StateDir:               s.DataDir, FlowUID: document.FlowUID,
-		Log: s.Log.WithName("fencing"),
+		OnIncarnationOver: func(uid, boot, reason string) { s.member.incarnationOver(uid, boot, reason) },
+		Log:               s.Log.WithName("fencing"),
 	}, s.APIDir)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the identity checks: %w", err)

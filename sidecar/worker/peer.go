@@ -24,9 +24,13 @@ func (s *sidecar) sources() []endpoint.Source {
 	var sources []endpoint.Source
 	document := s.document.Load().Value
 	for i, flow := range document.AllFlows() {
+		dial := endpoint.DialPeer(func() transport.Peer { return s.peer(i, flow) })
 		sources = append(sources, endpoint.Source{
-			Flow:    flow.Name,
-			Dial:    endpoint.DialPeer(func() transport.Peer { return s.peer(i, flow) }),
+			Flow: flow.Name,
+			Dial: func(ctx context.Context) (endpoint.Stream, error) {
+				s.tenant.wait(ctx)
+				return dial(ctx)
+			},
 			Handler: s.app.handlerOf(document.Namespace, flow.Name),
 		})
 	}

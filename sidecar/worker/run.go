@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,10 @@ type Options struct {
 	Incarnation protocol.Incarnation
 
 	ConfigFile, CAFile, TLSDir, TokenFile string
+	// APIDir holds what a client of the API server needs, for the Lease of the pod, which is called PodName. Without a token in it the worker
+	// has no Lease. Lease replaces that at the API server, for tests.
+	APIDir, PodName string
+	Lease           Lease
 	// DrainSocket is where prestop asks for a drain, AppSocket where the app opens its streams; empty for nowhere.
 	DrainSocket, AppSocket string
 	// RunningFile keeps the handlers in progress across a restart of this process; empty for nowhere.
@@ -56,6 +61,8 @@ func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation, place run
 		CAFile:         place.Path(runtimeconfig.CAFile),
 		TLSDir:         place.Path(runtimeconfig.TLSDir),
 		TokenFile:      place.Path(runtimeconfig.TokenFile),
+		APIDir:         place.Path(runtimeconfig.APIDir),
+		PodName:        os.Getenv(runtimeconfig.EnvPodName),
 		DrainSocket:    place.Path(runtimeconfig.DrainSocket),
 		AppSocket:      place.Path(runtimeconfig.WorkerSocket),
 		RunningFile:    place.Path(runtimeconfig.RunningFile),
@@ -82,6 +89,7 @@ type sidecar struct {
 	worker   *endpoint.Worker
 	listener net.Listener // for the operator; nil without a ControlAddress
 	set      runningSet
+	tenant   *tenant // nil where the pod has no Lease
 	// lifetime is what the drain needs. It outlives the context of Run and ends with the drain, or with the first part that fails.
 	lifetime context.Context //nolint:containedctx // the life of all parts
 	parts    *errgroup.Group
@@ -115,6 +123,10 @@ func New(options Options) (*Sidecar, error) {
 	s.stop = stop
 	s.parts, s.lifetime = errgroup.WithContext(base)
 	s.makeWorker(left)
+	if s.tenant, err = s.newTenant(); err != nil {
+		s.close()
+		return nil, err
+	}
 	return &Sidecar{s}, nil
 }
 
@@ -173,6 +185,9 @@ func (s *sidecar) serve() error {
 		return err
 	}
 	s.serving.Store(true)
+	if s.tenant != nil {
+		s.parts.Go(func() error { return s.holdLease(s.lifetime) })
+	}
 	s.parts.Go(func() error {
 		defer hangUp()
 		return s.worker.Run(s.lifetime)
@@ -300,6 +315,9 @@ func (s *sidecar) apply(next config.Document[runtimeconfig.Worker]) {
 	s.document.Store(&next)
 	s.app.retarget(next.Value)
 	s.tell()
+	if s.tenant != nil {
+		s.tenant.poke()
+	}
 }
 
 func (s *sidecar) configHash() string { return s.document.Load().Hash }

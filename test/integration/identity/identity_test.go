@@ -36,6 +36,7 @@ type site struct {
 	namespace string
 	guard     *fencing.Guard
 	gone      chan string
+	over      chan string
 }
 
 func newSite(t *testing.T) *site {
@@ -50,7 +51,7 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { must(t, env.DeleteNamespace(context.Background(), namespace)) })
-	s := &site{t: t, env: env, namespace: namespace, gone: make(chan string, 10)}
+	s := &site{t: t, env: env, namespace: namespace, gone: make(chan string, 10), over: make(chan string, 10)}
 	for _, name := range []string{"producer", "worker", "stranger", "submitter"} {
 		s.create(&corev1.ServiceAccount{ObjectMeta: s.meta(name)})
 	}
@@ -88,6 +89,7 @@ func (s *site) rights() {
 	bind("producer",
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"workerpools"}, Verbs: []string{"get", "list", "watch"}},
+		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}},
 		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"localsubjectaccessreviews"}, Verbs: []string{"create"}},
 	)
 	bind("submitter", rbacv1.PolicyRule{
@@ -116,7 +118,8 @@ func (s *site) newGuard() *fencing.Guard {
 	must(s.t, err)
 	guard := fencing.New(fencing.Options{
 		Namespace: s.namespace, Flow: flow, Audience: runtimeconfig.TokenAudience, Log: logr.Discard(),
-		OnPodGone: func(uid string) { s.gone <- uid },
+		OnPodGone:         func(uid string) { s.gone <- uid },
+		OnIncarnationOver: func(uid, boot, _ string) { s.over <- uid + "/" + boot },
 	}, clients)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -208,6 +211,7 @@ func TestIdentityChecksAgainstARealAPIServer(t *testing.T) {
 	if err != nil || got.PodUID != string(worker.UID) || got.PodName != "worker" || got.Pool != "ours" {
 		t.Errorf("the worker is %v, %v", got, err)
 	}
+	s.leases(ours)
 	s.endOfAPod(ours)
 	s.submitters()
 }
