@@ -15,7 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-var clusterScoped = map[string]bool{"ClusterRole": true, "ClusterRoleBinding": true, "CustomResourceDefinition": true}
+var clusterScoped = map[string]bool{
+	"ClusterRole": true, "ClusterRoleBinding": true, "CustomResourceDefinition": true,
+	"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
+}
 
 // everything turns on what is off by default.
 var everything = map[string]any{"metrics": map[string]any{"serviceMonitor": map[string]any{"enabled": true}}}
@@ -143,7 +146,10 @@ func TestDisruptionBudgetOnlyForMoreThanOne(t *testing.T) {
 }
 
 func TestOptionalKindsAreOffByDefault(t *testing.T) {
-	builtIn := []string{"ClusterRole", "ClusterRoleBinding", "Deployment", "PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount"}
+	builtIn := []string{
+		"ClusterRole", "ClusterRoleBinding", "Deployment", "PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	}
 	for _, object := range render(t, operator, odd) {
 		if !slices.Contains(builtIn, object.GetKind()) {
 			t.Errorf("%s %s is no kind that every cluster has", object.GetKind(), object.GetName())

@@ -100,7 +100,7 @@ func startOperator(config *rest.Config, options operatorpkg.Options) func() {
 
 func logger() logr.Logger { return zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)) }
 
-// asOperator returns a configuration with the rights of config/rbac and no other.
+// asOperator returns a configuration with the rights of config/rbac and no other, under the policy of config/admission.
 func asOperator(ctx context.Context) *rest.Config {
 	GinkgoHelper()
 	root, err := environment.RepositoryRoot()
@@ -119,6 +119,11 @@ func asOperator(ctx context.Context) *rest.Config {
 	create(ctx, &rbacv1.ClusterRole{ObjectMeta: named("", home+"-token-reviewer"), Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
 	}})
+	policy, err := environment.WorkerLeasePolicy(home + ".worker-leases")
+	Expect(err).NotTo(HaveOccurred())
+	for _, object := range policy {
+		create(ctx, object)
+	}
 	own, err := environment.ReadManifest(filepath.Join(root, "config", "rbac", "namespaced_role.yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	own[0].SetNamespace(home)
