@@ -50,6 +50,7 @@ type server struct {
 	revoked  map[string]bool // tokens
 	forbid   bool            // every access
 	changed  chan struct{}   // closed to end the watches
+	version  int             // counts changes
 	reviewed []authorizationv1.SubjectAccessReviewSpec
 }
 
@@ -134,8 +135,12 @@ func (s *server) allPools() []any {
 
 func (s *server) list(w http.ResponseWriter, r *http.Request, kind, version string, items func() []any) {
 	s.mu.Lock()
-	changed := s.changed
+	changed, now := s.changed, fmt.Sprint(s.version)
 	s.mu.Unlock()
+	expired := make(chan struct{})
+	if r.URL.Query().Get("resourceVersion") != now { // what was listed has changed before the watch came
+		close(expired)
+	}
 	switch {
 	case r.URL.Query().Get("sendInitialEvents") != "":
 		w.WriteHeader(http.StatusUnprocessableEntity)
@@ -145,11 +150,13 @@ func (s *server) list(w http.ResponseWriter, r *http.Request, kind, version stri
 		w.(http.Flusher).Flush()
 		select {
 		case <-changed:
-			fmt.Fprint(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}`)
+		case <-expired:
 		case <-r.Context().Done():
+			return
 		}
+		fmt.Fprint(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}`)
 	default:
-		_ = json.NewEncoder(w).Encode(map[string]any{"kind": kind, "apiVersion": version, "metadata": map[string]any{"resourceVersion": "1"}, "items": items()})
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": kind, "apiVersion": version, "metadata": map[string]any{"resourceVersion": now}, "items": items()})
 	}
 }
 
@@ -202,6 +209,7 @@ func (s *server) authorize(w http.ResponseWriter, r *http.Request) {
 func (s *server) set(change func(*server)) {
 	s.mu.Lock()
 	change(s)
+	s.version++
 	close(s.changed)
 	s.changed = make(chan struct{})
 	s.mu.Unlock()
