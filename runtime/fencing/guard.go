@@ -117,7 +117,7 @@ func New(options Options, clients Clients) *Guard {
 			options.Log.Error(err, "What an earlier process knew is not used: until the API server answers, nobody can bind because of it", "what", what)
 		}
 	}
-	g.incarnations = newIncarnations(&g.options, clients.Dynamic)
+	g.incarnations = newIncarnations(&g.options, clients.Dynamic, g.recall.kept.Leases, g.recall.changed)
 	return g
 }
 
@@ -167,6 +167,7 @@ func (g *Guard) Run(ctx context.Context) error {
 	parts.Go(func() { g.poolCache.RunWithContext(ctx) })
 	parts.Go(func() { g.podCache.RunWithContext(ctx) })
 	parts.Go(func() { g.incarnations.informer.RunWithContext(ctx) })
+	parts.Go(func() { g.incarnations.compare(ctx) })
 	parts.Go(func() {
 		every(ctx, func() {
 			if g.keys.due() {
@@ -224,7 +225,9 @@ func (g *Guard) remember(ctx context.Context) {
 
 // snapshot is what the watches hold now.
 func (g *Guard) snapshot() snapshot {
-	return takeSnapshot(listed[*metav1.PartialObjectMetadata](g.podCache), listed[*unstructured.Unstructured](g.poolCache), g.options.Flow, g.options.StatefulSet)
+	s := takeSnapshot(listed[*metav1.PartialObjectMetadata](g.podCache), listed[*unstructured.Unstructured](g.poolCache), g.options.Flow, g.options.StatefulSet)
+	s.Leases = g.incarnations.of(s.Pods)
+	return s
 }
 
 func (g *Guard) podDeleted(object any) {
@@ -282,6 +285,9 @@ func (g *Guard) ownerOf(ctx context.Context, who identity) (owner *metav1.OwnerR
 	found, refusal := classifyPod(pod, who)
 	if refusal != nil {
 		return nil, "", refusal
+	}
+	if pod.Annotations[v1alpha1.AnnotationLease] == v1alpha1.LeaseRequired {
+		g.incarnations.require(who.podUID)
 	}
 	return found, pod.Labels[v1alpha1.LabelRevision], nil
 }

@@ -2,6 +2,8 @@ package fencing
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,17 +40,25 @@ type incarnations struct {
 	limit     flowcontrol.PassiveRateLimiter
 	now       func() time.Time
 	over      func(podUID, bootNonce, reason string)
+	// recalled are the pods of whose Leases an earlier process knew, changed is told of news for the next one.
+	recalled []string
+	changed  func(within time.Duration)
 
 	mu          sync.Mutex
 	sights      map[string]sight // by pod UID
+	required    map[string]bool  // UIDs of the pods that were seen to need one
 	silentUntil time.Time
 }
 
-func newIncarnations(o *Options, client dynamic.Interface) *incarnations {
+// newIncarnations begins with what an earlier process saw.
+func newIncarnations(o *Options, client dynamic.Interface, seen map[string]sight, changed func(time.Duration)) *incarnations {
 	i := &incarnations{
 		namespace: o.Namespace, resource: client.Resource(leases).Namespace(o.Namespace), now: o.Clock.Now, over: o.OnIncarnationOver,
-		limit: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(lookRate, lookBurst, o.Clock), sights: map[string]sight{},
+		limit: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(lookRate, lookBurst, o.Clock), sights: map[string]sight{}, required: map[string]bool{},
+		changed: changed,
 	}
+	maps.Copy(i.sights, seen)
+	i.recalled = slices.Collect(maps.Keys(seen))
 	i.informer = newLeaseCache(client, o.Namespace)
 	return i
 }
@@ -66,6 +76,37 @@ func (i *incarnations) watch() error {
 	return err
 }
 
+// compare waits until the API server has told of every Lease. Those of before that are not among them were deleted, and nobody else will say so.
+func (i *incarnations) compare(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-i.informer.HasSyncedChecker().Done():
+	}
+	for _, podUID := range i.recalled {
+		if _, there, err := i.informer.GetStore().GetByKey(i.namespace + "/" + runtimeconfig.WorkerLeaseName(podUID)); err == nil && !there {
+			i.deleted(podUID, i.seen(podUID).UID)
+		}
+	}
+}
+
+// of is what is known of the Leases of pods, nil for nothing.
+func (i *incarnations) of(pods []seenPod) (known map[string]sight) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, pod := range pods {
+		s, found := i.sights[string(pod.UID)]
+		if !found {
+			continue
+		}
+		if known == nil {
+			known = map[string]sight{}
+		}
+		known[string(pod.UID)] = s
+	}
+	return known
+}
+
 func (i *incarnations) saw(object any) {
 	if lease, ok := object.(*unstructured.Unstructured); ok {
 		i.take(podOfLease(lease.GetName()), recordOfObject(lease))
@@ -80,13 +121,17 @@ func (i *incarnations) sawDeletion(object any) {
 	if !ok {
 		return
 	}
-	podUID := podOfLease(lease.GetName())
+	i.deleted(podOfLease(lease.GetName()), string(lease.GetUID()))
+}
+
+func (i *incarnations) deleted(podUID, uid string) {
 	i.mu.Lock()
-	next, ended := i.sights[podUID].deleted(string(lease.GetUID()))
+	next, ended := i.sights[podUID].deleted(uid)
 	if ended != "" {
 		i.sights[podUID] = next
 	}
 	i.mu.Unlock()
+	i.changed(recordDeletions)
 	i.tell(podUID, ended, "its Lease was deleted")
 }
 
@@ -96,11 +141,15 @@ func (i *incarnations) take(podUID string, lease LeaseRecord) sight {
 		return sight{}
 	}
 	i.mu.Lock()
-	next, ended := i.sights[podUID].see(podUID, lease)
+	before := i.sights[podUID]
+	next, ended := before.see(podUID, lease)
 	if next.Boot != "" {
 		i.sights[podUID] = next
 	}
 	i.mu.Unlock()
+	if next.Boot != before.Boot || next.UID != before.UID {
+		i.changed(recordNews)
+	}
 	i.tell(podUID, ended, "a newer process of the pod holds its Lease")
 	return next
 }
@@ -116,6 +165,21 @@ func (i *incarnations) forget(podUID string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.sights, podUID)
+	delete(i.required, podUID)
+}
+
+// require notes that a pod has a Lease, whatever is known of that.
+func (i *incarnations) require(podUID string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.required[podUID] = true
+}
+
+// requires says whether a pod is known to have a Lease.
+func (i *incarnations) requires(podUID string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.required[podUID] || i.sights[podUID].Boot != ""
 }
 
 func (i *incarnations) seen(podUID string) sight {
@@ -167,18 +231,10 @@ func (i *incarnations) silent() bool {
 // AuthenticateIncarnation implements transport.IncarnationAuthenticator. A pod that was made without a Lease, by an operator of before, has
 // nothing to hold.
 func (g *Guard) AuthenticateIncarnation(ctx context.Context, worker delivery.Worker, bootNonce string) error {
-	if !g.hasLease(worker) {
+	if !g.incarnations.requires(worker.PodUID) {
 		return nil
 	}
 	return verdict{refusal: g.incarnations.judge(ctx, protocol.Incarnation{PodUID: worker.PodUID, BootNonce: bootNonce})}.err()
-}
-
-func (g *Guard) hasLease(worker delivery.Worker) bool {
-	if g.incarnations.seen(worker.PodUID).Boot != "" {
-		return true
-	}
-	pod, ok := cached[*metav1.PartialObjectMetadata](g.podCache, g.options.Namespace, worker.PodName)
-	return ok && string(pod.UID) == worker.PodUID && pod.Annotations[v1alpha1.AnnotationLease] == v1alpha1.LeaseRequired
 }
 
 // podOfLease returns the UID of the pod whose Lease has this name, "" for a name that is none.

@@ -36,6 +36,9 @@ func withLeases(t *testing.T) *cluster {
 // incarnation returns the label of the refusal of a process, "" for none.
 func (c *cluster) incarnation(worker delivery.Worker, boot string) transport.Label {
 	c.clock.SetTime(c.clock.Now().Add(time.Second)) // another look is within the rate
+	if _, err := c.guard.AuthenticateWorker(c.ctx, worker.PodName+"/"+worker.PodUID+"/app"); err != nil {
+		return transport.Label(err.Error())
+	}
 	err := c.guard.AuthenticateIncarnation(c.ctx, worker, boot)
 	if refusal, ok := errors.AsType[*transport.Refusal](err); ok {
 		return refusal.Label

@@ -47,6 +47,7 @@ type server struct {
 	calls    map[string]int
 	pods     []*metav1.PartialObjectMetadata
 	pools    []*unstructured.Unstructured
+	leases   []*unstructured.Unstructured
 	revoked  map[string]bool // tokens
 	forbid   bool            // every access
 	changed  chan struct{}   // closed to end the watches
@@ -60,6 +61,7 @@ const (
 	pathAccess = "/apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews"
 	pathPods   = "/api/v1/namespaces/shop/pods"
 	pathPools  = "/apis/workpulling.dev/v1alpha1/namespaces/shop/workerpools"
+	pathLeases = "/apis/coordination.k8s.io/v1/namespaces/shop/leases"
 )
 
 func newServer(t *testing.T) *server {
@@ -86,6 +88,10 @@ func newServer(t *testing.T) *server {
 		s.list(w, r, "WorkerPoolList", "workpulling.dev/v1alpha1", s.allPools)
 	})
 	mux.HandleFunc("GET "+pathPools+"/{name}", func(w http.ResponseWriter, r *http.Request) { s.get(w, r, s.allPools()) })
+	mux.HandleFunc("GET "+pathLeases, func(w http.ResponseWriter, r *http.Request) {
+		s.list(w, r, "LeaseList", "coordination.k8s.io/v1", s.allLeases)
+	})
+	mux.HandleFunc("GET "+pathLeases+"/{name}", func(w http.ResponseWriter, r *http.Request) { s.get(w, r, s.allLeases()) })
 	s.Server = httptest.NewServer(s.gate(mux))
 	t.Cleanup(s.Close)
 	return s
@@ -128,6 +134,16 @@ func (s *server) allPools() []any {
 	defer s.mu.Unlock()
 	out := []any{}
 	for _, one := range s.pools {
+		out = append(out, one.Object)
+	}
+	return out
+}
+
+func (s *server) allLeases() []any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := []any{}
+	for _, one := range s.leases {
 		out = append(out, one.Object)
 	}
 	return out
@@ -235,6 +251,7 @@ type process struct {
 	guard *fencing.Guard
 	clock *clocktesting.FakePassiveClock
 	gone  chan string
+	over  chan string
 	stop  func()
 }
 
@@ -249,10 +266,11 @@ func (s *server) start(dir string, clock *clocktesting.FakePassiveClock) *proces
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := &process{server: s, clock: clock, gone: make(chan string, 10)}
+	p := &process{server: s, clock: clock, gone: make(chan string, 10), over: make(chan string, 10)}
 	p.guard = fencing.New(fencing.Options{
 		Namespace: "shop", Flow: "orders", FlowUID: "flow-uid", StatefulSet: "orders-producer", Audience: audience, Clock: clock, StateDir: dir,
 		OnPodGone: func(uid string) { p.gone <- uid }, Log: logr.Discard(),
+		OnIncarnationOver: func(uid, boot, _ string) { p.over <- uid + "/" + boot },
 	}, clients)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -13,14 +13,14 @@ const formerBoots = 16
 // sight is what was last seen of the Lease of one pod.
 type sight struct {
 	// UID is the Lease's, Transitions how often it has been acquired.
-	UID         string
-	Transitions int32
+	UID         string `json:"uid"`
+	Transitions int32  `json:"transitions"`
 	// Boot is the incarnation that holds it, or held it when it was deleted.
-	Boot string
+	Boot string `json:"boot"`
 	// Formers held it before, the oldest first.
-	Formers []string
+	Formers []string `json:"formers,omitempty"`
 	// Deleted says that the Lease is gone.
-	Deleted bool
+	Deleted bool `json:"deleted,omitempty"`
 }
 
 // see takes in what a Lease says, and returns which incarnation that shows to be over, if any. A Lease that was acquired less often than

@@ -20,6 +20,8 @@ const mostSeen = 10_000
 type snapshot struct {
 	Pods  []seenPod  `json:"pods"`
 	Pools []seenPool `json:"pools"`
+	// Leases are those of the pods, by the UID of each.
+	Leases map[string]sight `json:"leases,omitempty"`
 }
 
 // seenPod is a pod that a pool of the flow owns, or another producer of the flow.
