@@ -15,6 +15,9 @@ var (
 	ErrUnavailable = errors.New("workpulling: unavailable")
 	// ErrSuspended: the flow takes no new jobs. Nothing was stored.
 	ErrSuspended = errors.New("workpulling: the flow takes no new jobs")
+	// ErrQueueFull: the queue has no room, because its volume or its database is full or read-only. Nothing was stored; what was stored before
+	// goes on. It comes with ErrUnavailable, for whom submitting again is all that counts.
+	ErrQueueFull = errors.New("workpulling: the queue is full")
 	// ErrConflict: another job is stored under this ID. Nothing was stored, and a repeat cannot help.
 	ErrConflict = errors.New("workpulling: another job has this ID")
 	// ErrInvalid: the job breaks a limit. Nothing was stored, and a repeat cannot help.
@@ -64,11 +67,14 @@ func (e *FailedError) Unwrap() error { return e.Cause }
 func translated(err error) error {
 	var full *endpoint.NoCreditError
 	var refused *endpoint.RefusedError
+	var noRoom *endpoint.QueueFullError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &full):
 		return &BackPressureError{RetryAfter: full.RetryAfter}
+	case errors.As(err, &noRoom):
+		return fmt.Errorf("%w: %w: %s", ErrUnavailable, ErrQueueFull, noRoom.Reason)
 	case errors.As(err, &refused) && refused.Code == protocol.RefusedInvalid:
 		return fmt.Errorf("%w: %s", ErrInvalid, refused.Reason)
 	case errors.Is(err, protocol.ErrInvalid):

@@ -153,8 +153,14 @@ const (
 	// grow. Set queue.local.size back or use a class that allows expansion in a
 	// new flow.
 	ReasonVolumeResizeRefused = "VolumeResizeRefused"
-	// ReasonStoreUnavailable: operations of the queue fail or time out, for example
-	// because the volume is full. Nothing is accepted until they work again.
+	// ReasonQueueFull: the queue has no room for new jobs, because its volume or
+	// its database is full or read-only. They are refused with 503 and
+	// Retry-After, while stored ones are worked off, which makes room. Raise
+	// queue.local.size where the class can grow, add workers, or look after the
+	// database; the flow goes on by itself.
+	ReasonQueueFull = "QueueFull"
+	// ReasonStoreUnavailable: operations of the queue fail or time out. Nothing is
+	// accepted until they work again.
 	ReasonStoreUnavailable = "StoreUnavailable"
 )
 

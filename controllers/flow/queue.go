@@ -10,6 +10,7 @@ import (
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/conditions"
 	"github.com/workpulling/workpulling/internal/podhealth"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
 
 func (o *observation) queueAvailable(producer conditions.Condition, a applied) conditions.Condition {
@@ -36,6 +37,8 @@ func (o *observation) queueAvailable(producer conditions.Condition, a applied) c
 		return conditions.False(kind, v1alpha1.ReasonStoreUnavailable, "the queue cannot be loaded: "+s.QueueMessage+o.databaseHint())
 	case s.State == "Loading":
 		return conditions.False(kind, v1alpha1.ReasonQueueLoading, "the producer loads the queue")
+	case s.QueueCode == runtimeconfig.QueueFull:
+		return conditions.False(kind, v1alpha1.ReasonQueueFull, s.QueueMessage+o.fullHint())
 	case !s.QueueAvailable:
 		return conditions.False(kind, v1alpha1.ReasonStoreUnavailable, "operations of the queue fail: "+s.QueueMessage+o.databaseHint())
 	case s.BacklogFull:
@@ -46,6 +49,15 @@ func (o *observation) queueAvailable(producer conditions.Condition, a applied) c
 		return conditions.True(kind, v1alpha1.ReasonVolumeResizing, "the volume grows to "+ptr.To(o.flow.Spec.Queue.VolumeSize()).String())
 	}
 	return conditions.True(kind, v1alpha1.ReasonQueueReady, s.QueueMessage)
+}
+
+// fullHint says how a full queue gets room.
+func (o *observation) fullHint() string {
+	const begin = "; new jobs are refused, and stored ones go on: "
+	if o.flow.Spec.Queue.IsShared() {
+		return begin + "make room in the database, or end its read-only state"
+	}
+	return begin + "raise spec.queue.local.size where the StorageClass lets volumes grow, or add workers, which make room"
 }
 
 func (o *observation) volumeTrouble() (conditions.Condition, bool) {

@@ -90,6 +90,12 @@ func TestConditions(t *testing.T) {
 			edits: []edit{stats(func(s *protocolv1.FlowStats) { s.QueueAvailable, s.QueueMessage = false, "no space left on device" })},
 			want:  map[string]string{"Ready": "False/StoreUnavailable", "QueueAvailable": "False/StoreUnavailable"}, text: "no space left",
 		},
+		"full volume": {
+			edits: []edit{stats(func(s *protocolv1.FlowStats) {
+				s.QueueAvailable, s.QueueCode, s.QueueMessage = false, runtimeconfig.QueueFull, "no space left on device"
+			})},
+			want: map[string]string{"Ready": "False/QueueFull", "QueueAvailable": "False/QueueFull"}, text: "raise spec.queue.local.size",
+		},
 		"loading": {edits: []edit{stats(func(s *protocolv1.FlowStats) { s.State = "Loading" })}, want: map[string]string{"Ready": "False/QueueLoading"}},
 		"fenced": {
 			edits: []edit{stats(func(s *protocolv1.FlowStats) {

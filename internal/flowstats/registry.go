@@ -248,7 +248,7 @@ func urgent(a, b Snapshot) bool {
 	}
 	x, y := a.Stats, b.Stats
 	return x.PodUid != y.PodUid || x.State != y.State || x.FailureStage != y.FailureStage || x.FailureReason != y.FailureReason ||
-		x.QueueAvailable != y.QueueAvailable || x.BacklogFull != y.BacklogFull || x.ConfigHash != y.ConfigHash ||
+		x.QueueAvailable != y.QueueAvailable || x.QueueCode != y.QueueCode || x.BacklogFull != y.BacklogFull || x.ConfigHash != y.ConfigHash ||
 		(x.DeadLetters == 0) != (y.DeadLetters == 0) || empty(x) != empty(y) || !slices.Equal(podUIDs(x), podUIDs(y))
 }
 

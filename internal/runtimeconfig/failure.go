@@ -12,5 +12,8 @@ const (
 // QueueConnectionMissing is the FlowStats.queue_code of a shared queue whose connection string is not there.
 const QueueConnectionMissing = "connection-missing"
 
+// QueueFull is the FlowStats.queue_code of a queue that has no room for new jobs, while those that it holds are worked off.
+const QueueFull = "full"
+
 // StateStandby is the FlowStats.state of a producer that does not own the shared queue of its flow.
 const StateStandby = "Standby"

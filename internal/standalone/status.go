@@ -49,6 +49,9 @@ func statusOf(flow string, now time.Time, stats endpoint.ProducerStats) Status {
 		Confirmed: stats.Confirmed, DeadLetters: stats.DeadLetters, Lost: stats.LostVolatile, Redelivered: stats.Redelivered,
 		cursor: stats.Cursor, quiet: stats.DirtyConfirms == 0,
 	}
+	if stats.QueueFull && s.State == stateRunning {
+		s.Message += "; new jobs are refused until there is room, stored ones go on"
+	}
 	switch {
 	case stats.Failure != nil:
 		s.State, s.Message = stateFailed, string(stats.Failure.Stage)+": "+stats.Failure.Cause.Error()

@@ -61,6 +61,7 @@ type Controller struct {
 	tickets   tickets
 	queueName string // names the data without giving their secret away
 	told      told
+	owed      owed
 
 	timers  timers
 	todo    Todo
@@ -103,6 +104,7 @@ func NewController(cfg ControllerConfig, rnd Random) *Controller {
 	c.load.init(c)
 	c.fetch.init()
 	c.members.init()
+	c.owed.init(c)
 	c.gate.init(c)
 	return c
 }
@@ -215,6 +217,8 @@ func (c *Controller) handle(now Now, ev Event) {
 		c.prolongGate(now)
 	case QueueAnswers:
 		c.retryNow(now)
+	case QueueHasRoom:
+		c.lane.full = nil
 	case Reconfigure:
 		c.reconfigure(now, ev.Config)
 	case SetIntake:
@@ -322,6 +326,7 @@ func (c *Controller) Snapshot(s *Stats) {
 		LoadFailing:           c.load.failing,
 		CreditWithheld:        c.lane.withheld,
 		QueueError:            c.queueError(),
+		QueueFull:             c.lane.full != nil,
 		IsolatedConfirms:      c.counts.isolated,
 		Accepted:              c.counts.accepted,
 		Confirmed:             c.counts.confirmed,
@@ -343,7 +348,7 @@ func (c *Controller) Snapshot(s *Stats) {
 }
 
 func (c *Controller) queueError() string {
-	for _, err := range []error{c.load.err, c.lane.handshakeErr, c.lane.settleErr, c.fetch.err} {
+	for _, err := range []error{c.load.err, c.lane.handshakeErr, c.lane.full, c.lane.settleErr, c.fetch.err} {
 		if err != nil {
 			return err.Error()
 		}

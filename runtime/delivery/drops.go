@@ -63,4 +63,6 @@ var refusals = map[protocol.RefusalCode]string{
 	protocol.RefusedSequenceSpent:   "a submission after the last store sequence",
 	protocol.RefusedDeadlineExpired: "a binding whose worker was silent for too long",
 	protocol.RefusedViolation:       "a message that breaks the protocol and ends its binding",
+	protocol.RefusedQueueFull:       "a submission that the queue has no room for",
+	protocol.RefusedUndecided:       "a submission whose outcome is not known, because the queue does not answer",
 }

@@ -45,6 +45,7 @@ type handshake struct {
 	seq      int64
 	verdict  protocol.StoreVerdict
 	acked    bool
+	since    Now // of its Produced
 	toldAt   Now
 }
 
@@ -158,7 +159,7 @@ func (c *Controller) produced(now Now, e *endpoint, m protocol.Produced, digest 
 		return
 	}
 	h := c.newHandshake()
-	*h = handshake{endpoint: e, session: c.session, token: m.Token, job: m.Job, id: m.Job.MessageID, digest: digest}
+	*h = handshake{endpoint: e, session: c.session, token: m.Token, job: m.Job, id: m.Job.MessageID, digest: digest, since: now}
 	e.set(m.Token, h)
 	c.setIdle(e, 0)
 	e.answered++

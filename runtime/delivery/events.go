@@ -97,6 +97,8 @@ type (
 	// QueueAnswers tells that the host found the queue answering again after an outage: what waits to be tried again is tried now, for
 	// an owner that goes on waiting looks to its standbys like one for which the queue does not work.
 	QueueAnswers struct{}
+	// QueueHasRoom tells that the queue would take new jobs again, for the Stats alone: jobs are tried all the time.
+	QueueHasRoom struct{}
 	// Reconfigure replaces the tunables without dropping bindings (B-264).
 	Reconfigure struct{ Config ControllerConfig }
 	// SetIntake opens or closes the door for new jobs (suspend, flow deletion). Dispatch of what is stored follows Dispatch.
@@ -136,6 +138,7 @@ func (WorkerDisconnected) controllerEvent() {}
 func (WorkerGone) controllerEvent()         {}
 func (Paused) controllerEvent()             {}
 func (QueueAnswers) controllerEvent()       {}
+func (QueueHasRoom) controllerEvent()       {}
 func (Reconfigure) controllerEvent()        {}
 func (SetIntake) controllerEvent()          {}
 func (Redriven) controllerEvent()           {}

@@ -27,6 +27,8 @@ type lane struct {
 	tries        int
 	handshakeErr error
 	retryAt      *timer
+	full         error // why the queue has no room for new jobs; nil once it takes one
+	fullAt       Now   // when it said so last
 
 	settlement settlementState
 	settleErr  error
@@ -103,6 +105,9 @@ func (c *Controller) nextBatch() (batch, bool) {
 		if !l.retryAt.armed() {
 			return *l.again, true
 		}
+	case l.settlement.calm() && l.full != nil:
+		b := c.gatherApart()
+		return b, !b.empty()
 	case l.settlement.calm():
 		b := c.gather(true)
 		return b, !b.empty()
@@ -147,6 +152,19 @@ func (l *lane) takeHandshake(b *batch, room int) {
 			stores = 1
 		}
 	}
+	if l.full != nil && l.stores.len() > 0 && l.accepts.len() > 0 { // a job without room must not hold up an accept
+		if l.storeTurn = !l.storeTurn; l.storeTurn {
+			l.takeStores(b, room)
+			return
+		}
+		stores = 0
+	}
+	l.takeStores(b, stores)
+	l.takeAccepts(b, room-len(b.stores))
+}
+
+func (l *lane) takeStores(b *batch, room int) {
+	stores := min(l.stores.len(), room)
 	if stores > 0 {
 		b.stores = make([]*handshake, 0, stores)
 	}
@@ -157,7 +175,10 @@ func (l *lane) takeHandshake(b *batch, room int) {
 		}
 		b.stores = append(b.stores, l.stores.pop())
 	}
-	accepts := min(l.accepts.len(), room-len(b.stores))
+}
+
+func (l *lane) takeAccepts(b *batch, room int) {
+	accepts := min(l.accepts.len(), room)
 	if accepts > 0 {
 		b.accepts = make([]queue.JobRef, 0, accepts)
 	}
@@ -250,6 +271,7 @@ func (c *Controller) written(now Now, b batch, result queue.Result) {
 		l.again, l.tries, l.handshakeErr = nil, 0, nil
 		c.cursor = max(c.cursor, result.Cursor)
 	}
+	l.tookNew(result.Stores)
 	for i, h := range b.stores {
 		c.stored(now, h, result.Stores[i], b.cursor)
 	}
@@ -279,6 +301,10 @@ func (c *Controller) notWritten(now Now, b batch, err error) {
 	}
 	if !b.handshake() {
 		c.settlementsNotWritten(now, b, err)
+		return
+	}
+	if len(b.stores) > 0 && l.again == nil && errors.Is(err, queue.ErrFull) {
+		c.turnAway(now, b, err)
 		return
 	}
 	l.tries++

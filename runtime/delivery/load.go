@@ -122,6 +122,7 @@ func (c *Controller) adopt(now Now, ev Loaded) {
 	c.resolveUnseen(now)
 	c.shutGate(now, ev.State.Workers, l.bound)
 	l.bound = nil
+	c.forgive()
 	for _, e := range c.endpointsL {
 		c.renew(e)
 	}
@@ -242,6 +243,7 @@ func (c *Controller) reload(now Now) {
 		c.unbind(now, b, kept)
 	}
 	for _, e := range c.endpointsL {
+		c.owe(now, e)
 		c.renew(e)
 	}
 	c.storing = 0

@@ -43,7 +43,9 @@ type Stats struct {
 	LoadFailing    bool
 	CreditWithheld bool
 	// QueueError is the last error of the durable lane while it is failing, else empty.
-	QueueError       string
+	QueueError string
+	// QueueFull: the queue had no room for the latest new job. Stored jobs go on.
+	QueueFull        bool
 	IsolatedConfirms int
 
 	// AwaitedWorkers is how many workers are waited for after a load before reloaded jobs are dispatched; 0 when nothing waits.

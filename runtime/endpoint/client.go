@@ -34,6 +34,8 @@ type ClientOptions struct {
 	Log  logr.Logger
 	// CreditWait is how long a submission waits for a stream and for credit before it is refused (30 s).
 	CreditWait time.Duration
+	// AnswerWait is how long a submission waits beyond that for its answer before it is ErrUnavailable, whatever becomes of streams (1 min).
+	AnswerWait time.Duration
 	// StopGrace is how long Run goes on after its context ended, at most, for answers that are under way (5 s).
 	StopGrace time.Duration
 	// OnConfirmed, where it is set, is told that a job of the flow is confirmed, whoever submitted it: best effort, and only where the flow
@@ -63,6 +65,7 @@ type Client struct {
 // NewClient returns a client that connects with Run.
 func NewClient(options ClientOptions) *Client {
 	setDefault(&options.CreditWait, 30*time.Second)
+	setDefault(&options.AnswerWait, time.Minute)
 	setDefault(&options.StopGrace, 5*time.Second)
 	setDefault(&options.ReconnectMin, 100*time.Millisecond)
 	setDefault(&options.ReconnectMax, time.Second)
@@ -294,5 +297,6 @@ func (h clientDesk) whyWaiting() error {
 }
 
 func (h clientDesk) creditWait() delivery.Now { return h.options.CreditWait }
+func (h clientDesk) answerWait() delivery.Now { return h.options.AnswerWait }
 func (h clientDesk) now() delivery.Now        { return h.loop.last }
 func (h clientDesk) post(f func()) bool       { return h.loop.post(f) }

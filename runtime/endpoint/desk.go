@@ -19,8 +19,9 @@ type deskHost interface {
 	refusing() error
 	// whyWaiting is the answer to who has waited for credit for too long.
 	whyWaiting() error
-	// creditWait is how long that is.
+	// creditWait is how long that is, and answerWait how long anybody waits for an answer of the queue.
 	creditWait() delivery.Now
+	answerWait() delivery.Now
 	now() delivery.Now
 	post(f func()) bool
 }
@@ -36,6 +37,7 @@ type desk struct {
 	waiting []*submission // without a token, oldest first
 	gone    int           // how many of them are withdrawn
 	open    map[uint64]*submission
+	asked   []*submission // all without an answer, oldest first, and some with one
 }
 
 // submission is one job between its caller and the controller.
@@ -47,6 +49,7 @@ type submission struct {
 	acknowledged bool
 	withdrawn    bool         // given up while waiting
 	expires      delivery.Now // when it has waited for credit for too long
+	overdue      delivery.Now // when it has waited for its answer for too long
 	storedIn     string       // the session that has told it stored; empty before
 	receipt      Receipt      // the caller's, with the answer: nothing here touches it afterwards
 }
@@ -62,10 +65,12 @@ func (d *desk) submit(submissions []*submission) {
 		return
 	}
 	expires := d.host.now() + d.host.creditWait()
+	overdue := expires + d.host.answerWait()
 	for _, s := range submissions {
-		s.expires = expires
+		s.expires, s.overdue = expires, overdue
 	}
 	d.waiting = append(d.waiting, submissions...)
+	d.asked = append(d.asked, submissions...)
 	d.advance()
 }
 
@@ -73,6 +78,13 @@ func refuse(submissions []*submission, err error) {
 	for _, s := range submissions {
 		s.reply(Answer{Err: err})
 	}
+}
+
+// undecided answers a submission whose outcome is not known for now. It goes on by itself, so that the queue is told in the end that nobody
+// waits any more.
+func (s *submission) undecided() {
+	s.reply(Answer{Err: ErrUnavailable})
+	s.acknowledged = true
 }
 
 func (s *submission) reply(a Answer) {
@@ -83,18 +95,34 @@ func (s *submission) reply(a Answer) {
 }
 
 // impatient is when the first of those who wait has waited for too long.
-func (d *desk) impatient() (delivery.Now, bool) {
+func (d *desk) impatient() (at delivery.Now, waits bool) {
+	d.forgetAnswered()
+	if len(d.asked) > 0 {
+		at, waits = d.asked[0].overdue, true
+	}
 	for _, s := range d.waiting {
 		if s.token == 0 && !s.withdrawn {
-			return s.expires, true
+			return min(s.expires, at), true // it is among the asked
 		}
 	}
-	return 0, false
+	return at, waits
 }
 
-// expire answers those who have waited for too long. Who was submitted before, in an earlier session, waits on.
+// forgetAnswered takes those who have their answer off the head of the line.
+func (d *desk) forgetAnswered() {
+	for len(d.asked) > 0 && d.asked[0].answered {
+		d.asked[0] = nil
+		d.asked = d.asked[1:]
+	}
+}
+
+// expire answers those who have waited for too long. Who was submitted before, in an earlier session, waits on for its answer, but not
+// without end.
 func (d *desk) expire() {
 	now := d.host.now()
+	for d.forgetAnswered(); len(d.asked) > 0 && d.asked[0].overdue <= now; d.forgetAnswered() {
+		d.asked[0].undecided()
+	}
 	for _, s := range d.waiting {
 		if s.token != 0 || s.withdrawn {
 			continue
@@ -212,8 +240,16 @@ func (d *desk) refused(m protocol.Refused) {
 	if !ok {
 		return
 	}
+	if m.Code == protocol.RefusedUndecided { // its session is over, and the next one submits it again
+		s.undecided()
+		return
+	}
 	delete(d.open, m.Token)
 	switch m.Code {
+	case protocol.RefusedQueueFull:
+		s.reply(Answer{Err: &QueueFullError{Reason: m.Reason, RetryAfter: m.RetryAfter}})
+		d.advance() // its token is used up
+		return
 	case protocol.RefusedNoCredit, protocol.RefusedStaleSession, protocol.RefusedTokenReused:
 		// Not this job's fault: it waits for another token. A stale session renews all tokens.
 		d.waiting = append([]*submission{s}, d.waiting...)
@@ -274,7 +310,7 @@ func (d *desk) refuseAll(err error) {
 		s.reply(Answer{Err: err})
 	}
 	clear(d.open)
-	d.waiting, d.gone = nil, 0
+	d.waiting, d.gone, d.asked = nil, 0, nil
 	d.session, d.used, d.upTo, d.free = "", 0, 0, nil
 }
 

@@ -77,5 +77,11 @@ func (h deskOf) whyWaiting() error {
 }
 
 func (h deskOf) creditWait() delivery.Now { return h.options.CreditWait }
-func (h deskOf) now() delivery.Now        { return h.loop.last }
-func (h deskOf) post(f func()) bool       { return h.loop.post(f) }
+
+// answerWait is what all attempts of a write may take.
+func (h deskOf) answerWait() delivery.Now {
+	return time.Duration(max(1, h.config.QueueAttempts)) * (h.operationTimeout() + h.config.QueueBackoff)
+}
+
+func (h deskOf) now() delivery.Now  { return h.loop.last }
+func (h deskOf) post(f func()) bool { return h.loop.post(f) }

@@ -31,6 +31,19 @@ func (e *NoCreditError) Error() string {
 	return fmt.Sprintf("endpoint: no credit, retry after %s", e.RetryAfter)
 }
 
+// QueueFullError refuses a submission that the queue has no room for. Nothing was stored, and what was stored before goes on.
+type QueueFullError struct {
+	// Reason is what the queue says, for people.
+	Reason string
+	// RetryAfter is when to try again.
+	RetryAfter time.Duration
+}
+
+func (e *QueueFullError) Error() string { return "endpoint: " + e.Reason }
+
+// Unwrap says that it is ErrUnavailable too.
+func (e *QueueFullError) Unwrap() error { return ErrUnavailable }
+
 // RefusedError is a submission that the controller refused for good. Nothing was stored.
 type RefusedError struct {
 	Code   protocol.RefusalCode

@@ -34,6 +34,7 @@ func TestFullVolumeTurnsAwayAndHeals(t *testing.T) {
 	}
 	signal.Ignore(syscall.SIGXFSZ)
 	f := newFlow(t, localQueue(t, t.TempDir()))
+	f.options.CompactEvery = 50 * time.Millisecond
 	f.options.OnFailed = func(failed delivery.Failed) { t.Errorf("failed for good: %+v", failed) }
 	f.start(t)
 	limitFiles(t, 88<<20) // the journal of the queue ends below
@@ -43,9 +44,11 @@ func TestFullVolumeTurnsAwayAndHeals(t *testing.T) {
 		return protocol.Job{MessageID: fmt.Sprintf("large-%03d", i), Payload: bytes.Repeat([]byte{byte(i)}, 512<<10)}
 	}
 	store := func(i int) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a full volume may have room a moment later, so a store waits
-		defer cancel()
-		receipt, err := f.producer.Submit(ctx, job(i), endpoint.Digest(job(i)))
+		began := time.Now()
+		receipt, err := f.producer.Submit(t.Context(), job(i), endpoint.Digest(job(i)))
+		if _, full := errors.AsType[*endpoint.QueueFullError](err); full && time.Since(began) > 5*time.Second {
+			t.Errorf("job %d was turned away after %s", i, time.Since(began))
+		}
 		if err == nil {
 			stored[job(i).MessageID] = true
 			receipt.Acknowledge()
@@ -54,12 +57,16 @@ func TestFullVolumeTurnsAwayAndHeals(t *testing.T) {
 	}
 	turnedAway := -1
 	for i, tries := 0, 0; i < 200 && turnedAway < 0; tries++ {
-		switch err := store(i); {
+		err := store(i)
+		full, isFull := errors.AsType[*endpoint.QueueFullError](err)
+		switch {
 		case err == nil:
 			i++
 		case !errors.Is(err, endpoint.ErrUnavailable) || tries > 400:
 			t.Fatalf("storing on a full volume: %v", err)
-		case !f.stats(t).QueueAvailable:
+		case isFull && full.RetryAfter <= 0:
+			t.Fatal("nobody is told when to come back")
+		case isFull:
 			turnedAway = i
 		default: // a volume that is slow is not full yet
 		}
@@ -67,7 +74,10 @@ func TestFullVolumeTurnsAwayAndHeals(t *testing.T) {
 	if turnedAway < 5 {
 		t.Fatalf("job %d was turned away: the limit was not met as planned", turnedAway)
 	}
-	eventually(t, "the figures tell of the queue", func() bool { return !f.stats(t).QueueAvailable && f.stats(t).QueueMessage != "" })
+	before := f.stats(t)
+	if !before.QueueFull || before.QueueAvailable || before.QueueMessage == "" {
+		t.Errorf("the figures do not tell of the queue: full %v, available %v, %q", before.QueueFull, before.QueueAvailable, before.QueueMessage)
+	}
 
 	c := newCrew()
 	c.join(t, f, "w0", func(_ context.Context, d protocol.Delivery) endpoint.Result {
@@ -78,7 +88,11 @@ func TestFullVolumeTurnsAwayAndHeals(t *testing.T) {
 	})
 	eventually(t, "what is stored is worked off", func() bool { return c.finished() >= len(stored) })
 
+	if now := f.stats(t); now.Session != before.Session {
+		t.Error("the queue was loaded anew")
+	}
 	limitFiles(t, 1<<30)
+	eventually(t, "the figures tell of the room before anybody submits", func() bool { return f.stats(t).QueueAvailable })
 	eventually(t, "what was turned away is stored", func() bool { return store(turnedAway) == nil })
 	f.settled(t)
 	c.check(t, len(stored))

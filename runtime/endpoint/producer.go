@@ -158,6 +158,7 @@ func (p *Producer) Run(ctx context.Context) error {
 	defer stop()
 	background.Go(func() { p.compact(maintenance) })
 	background.Go(func() { p.watchOrphans(maintenance) })
+	background.Go(func() { p.watchRoom(maintenance) })
 	p.loop.post(p.begin)
 	p.loop.run(ctx, p, p.stopped)
 	p.end()

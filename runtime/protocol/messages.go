@@ -87,10 +87,13 @@ const (
 	RefusedSequenceSpent   RefusalCode = "sequence-spent"     // the sequence space is used up (G-045, B-205)
 	RefusedDeadlineExpired RefusalCode = "deadline-expired"   // the binding was silent for too long (B-169)
 	RefusedViolation       RefusalCode = "protocol-violation" // an illegal demand or settlement (G-101)
+	RefusedQueueFull       RefusalCode = "queue-full"         // the queue has no room left; retry later (B-239)
+	RefusedUndecided       RefusalCode = "undecided"          // the queue does not answer: the job may be stored or not (B-239)
 )
 
-// Refused answers a Produced that was not taken. Nothing was stored and the flow lives (B-005). A token within the grant that
-// carried no other job before stays open: it may carry another one.
+// Refused answers a Produced that was not taken. The flow lives, and nothing was stored (B-005), except that after RefusedUndecided the
+// job may be. A token within the grant that carried no other job before stays open: it may carry another one, but not after one of
+// these two codes: RefusedQueueFull has used it up, and RefusedUndecided comes when its session is over.
 type Refused struct {
 	Session    string
 	Token      uint64

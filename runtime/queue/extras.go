@@ -27,6 +27,12 @@ func IsImmediate(q WorkQueue) bool {
 	return ok && immediate.Immediate()
 }
 
+// Roomy is implemented by back-ends that can tell, without storing one, whether a new job would find room.
+type Roomy interface {
+	// HasRoom returns ErrFull while Apply would refuse even a small new job with it.
+	HasRoom(ctx context.Context, epoch Epoch) error
+}
+
 // Owner says who loaded last.
 type Owner struct {
 	// Epoch is the newest that was issued; 0 before the first Load.

@@ -16,6 +16,9 @@ var (
 	ErrConflict = errors.New("queue: conflict")
 	// ErrUnsupportedFormat: the data were written by a newer format version; nothing was touched.
 	ErrUnsupportedFormat = errors.New("queue: unsupported format version")
+	// ErrFull: the store takes no new jobs for now, because its volume has no room left, or it is read-only. Unlike after other retriable
+	// errors nothing of the batch was written, nor ever will be. What stores nothing new may pass all the same.
+	ErrFull = errors.New("queue: full")
 	// ErrNotFound: no such dead letter.
 	ErrNotFound = errors.New("queue: not found")
 )

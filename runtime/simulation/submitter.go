@@ -287,6 +287,10 @@ func (s *submitter) refused(v protocol.Refused) {
 		}
 		sub.token = 0
 		delete(s.tokens, v.Token)
+	case protocol.RefusedQueueFull: // another token, later
+		sub.token = 0
+		delete(s.tokens, v.Token)
+	case protocol.RefusedUndecided: // the next session submits it again
 	default:
 		sub.retryAt = s.w.now + min(max(v.RetryAfter, 100*time.Millisecond), 2*time.Second)
 	}

@@ -65,6 +65,9 @@ var (
 		"It is suspended, being deleted, or failed. Nothing was stored: try again when it is open.")
 	kindRefused = kind(http.StatusServiceUnavailable, "refused", "The flow refused the job",
 		"The detail says why. Nothing was stored.")
+	kindQueueFull = kind(http.StatusServiceUnavailable, "queue-full", "The queue has no room",
+		"Its volume or database is full, or read-only. Nothing was stored, and what was stored before is worked off: "+
+			"repeat the request after the time in Retry-After. Whoever runs the flow has to make room: raise spec.queue.local.size, or look after the database.")
 	kindUnavailable = kind(http.StatusServiceUnavailable, "unavailable", "The outcome is not known",
 		"The queue did not answer in time. The job may or may not be stored: repeat the request with the same id, which is safe.")
 	kindNoActive = kind(http.StatusServiceUnavailable, "no-active-producer", "No producer owns the queue at the moment",

@@ -75,6 +75,9 @@ func problemOf(err error) problem {
 	if busy, ok := errors.AsType[*endpoint.NoCreditError](err); ok {
 		return kindNoCredit.problem().after(busy.RetryAfter)
 	}
+	if full, ok := errors.AsType[*endpoint.QueueFullError](err); ok {
+		return kindQueueFull.problem().after(full.RetryAfter)
+	}
 	if refused, ok := errors.AsType[*endpoint.RefusedError](err); ok && refused.Code != protocol.RefusedInvalid {
 		return kindRefused.because(string(refused.Code) + ": " + refused.Reason)
 	} else if ok {

@@ -9,10 +9,12 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 )
 
-// closed tells whether the flow turned a submission away at the door, before anybody looked whether its id is known.
+// closed tells whether the flow turned a submission away without a look whether its id is known: at the door, or
+// together with others that the queue has no room for.
 func closed(err error) bool {
 	_, busy := errors.AsType[*endpoint.NoCreditError](err)
-	return busy || errors.Is(err, endpoint.ErrSuspended)
+	_, full := errors.AsType[*endpoint.QueueFullError](err)
+	return busy || full || errors.Is(err, endpoint.ErrSuspended)
 }
 
 // recall answers a submission that was turned away as the repeat that it may be: a job that is stored needs no credit to be told

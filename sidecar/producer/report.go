@@ -182,6 +182,9 @@ func report(document runtimeconfig.Producer, hash, podUID string, s endpoint.Pro
 		QueueAvailable: s.QueueAvailable, QueueMessage: s.QueueMessage, CreditWithheld: s.CreditWithheld, BacklogFull: s.BacklogFull,
 		QueueFormat: s.QueueFormat, ConfigHash: hash, RecoverNonce: document.RecoverNonce, OrphanedJobs: s.Orphans,
 	}
+	if s.QueueFull && s.Phase == delivery.PhaseRunning {
+		out.QueueCode = runtimeconfig.QueueFull
+	}
 	out.FailureStage, out.FailureCode, out.FailureReason = failureOf(s)
 	for _, b := range s.Bindings {
 		out.Workers = append(out.Workers, &protocolv1.BoundWorker{

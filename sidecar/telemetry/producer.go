@@ -20,7 +20,7 @@ type Producer struct {
 	all   []*prometheus.Desc
 
 	phase, backlogJobs, backlogBytes, delayed, inFlight, deadLetters, oldest, freeDemand, grants, dirty, isolated *prometheus.Desc
-	memory, workers, queueUp, withheld, lost                                                                      *prometheus.Desc
+	memory, workers, queueUp, queueFull, withheld, lost                                                           *prometheus.Desc
 	tracked, streams, workerJobs, busiest, epoch, sessionAge, orphans, quarantined, paused, pauses, failures      *prometheus.Desc
 	awaited, adopted, claimed                                                                                     *prometheus.Desc
 	accepted, confirmed, deadLettered, redelivered, nacked, handedBack, dropped, refused                          *prometheus.Desc
@@ -50,6 +50,7 @@ func NewProducer(stats func(context.Context) (endpoint.ProducerStats, error)) *P
 		workers:      desc("bound_workers", "Workers with a binding."),
 		awaited:      desc("awaited_workers", "Workers that may still run jobs of before the last load, and are waited for before those go out again."),
 		queueUp:      desc("queue_available", "1 while the queue works."),
+		queueFull:    desc("queue_full", "1 while the queue has no room for new jobs, because its volume or database is full or read-only."),
 		withheld:     desc("credit_withheld", "1 while no credit is granted because settlements cannot be written."),
 		tracked:      desc("tracked_workers", "Worker pods that are remembered, those without a binding included."),
 		streams:      desc("tracked_streams", "Streams of workers that are open."),
@@ -118,6 +119,7 @@ func (p *Producer) emit(s endpoint.ProducerStats, out chan<- prometheus.Metric) 
 	gauge(p.workers, float64(len(s.Bindings)))
 	gauge(p.awaited, float64(s.AwaitedWorkers))
 	gauge(p.queueUp, flag(s.QueueAvailable))
+	gauge(p.queueFull, flag(s.QueueFull))
 	gauge(p.withheld, flag(s.CreditWithheld))
 	gauge(p.lost, float64(s.LostVolatile))
 	p.emitPolicies(s, gauge, count)

@@ -2950,7 +2950,7 @@ type FlowStats struct {
 	PodName            string               `protobuf:"bytes,40,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
 	// fenced_total counts how often this process has lost the queue to another member.
 	FencedTotal uint64 `protobuf:"varint,41,opt,name=fenced_total,json=fencedTotal,proto3" json:"fenced_total,omitempty"`
-	// queue_code is connection-missing, or empty for any other state of the queue.
+	// queue_code is connection-missing, full, or empty for any other state of the queue.
 	QueueCode string `protobuf:"bytes,42,opt,name=queue_code,json=queueCode,proto3" json:"queue_code,omitempty"`
 	// shared says that other producers can open the queue too; then the highest epoch tells who has it.
 	Shared        bool `protobuf:"varint,43,opt,name=shared,proto3" json:"shared,omitempty"`

@@ -211,11 +211,16 @@ func (d *draft) take(changes []ledger.Change, jobs [][]byte) error {
 	if count == 0 {
 		return nil
 	}
+	return d.makeRoom(bytes, count)
+}
+
+// makeRoom sets apart what new jobs of so many bytes need.
+func (d *draft) makeRoom(bytes, count int) error {
 	cost := costOf(bytes, count)
 	if missing := cost + d.reserve() + int64(count)*reservePerJob - d.room; missing > 0 {
 		taken, err := d.space.grow(missing)
 		if err != nil {
-			return fmt.Errorf("%w: %w", errFull, err)
+			return noRoom(err)
 		}
 		d.room += taken
 	}

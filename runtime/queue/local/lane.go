@@ -29,7 +29,7 @@ func (q *Queue) write(ctx context.Context, epoch queue.Epoch, bytes int, do deed
 // What finds no room is tried once more when the tree is up to date: jobs that are over give their space back only then.
 func (q *Queue) commit(group []*operation) (errs []error, failure error) {
 	errs, failure = q.try(group)
-	full := func(err error) bool { return errors.Is(err, errFull) }
+	full := func(err error) bool { return errors.Is(err, queue.ErrFull) }
 	if failure != nil || !slices.ContainsFunc(errs, full) || !q.pending() || q.drain() != nil {
 		return errs, failure
 	}

@@ -97,6 +97,7 @@ var (
 	_ queue.Deduplicating = (*Queue)(nil)
 	_ queue.OrphanKeeper  = (*Queue)(nil)
 	_ queue.Auditor       = (*Queue)(nil)
+	_ queue.Roomy         = (*Queue)(nil)
 )
 
 // Open opens or creates the queue of one flow. Its errors wrap ErrLocked, ErrOtherFlow, queue.ErrUnsupportedFormat or

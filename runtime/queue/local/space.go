@@ -2,15 +2,15 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"syscall"
 
 	bolt "go.etcd.io/bbolt"
-)
 
-// errFull is retriable, as is everything that is none of the queue's own errors.
-var errFull = errors.New("local queue: the volume has no room for more jobs")
+	"github.com/workpulling/workpulling/runtime/queue"
+)
 
 const (
 	// reserveBytes stay behind every store for the commits that store nothing: a tree that is never overwritten in place needs free
@@ -43,6 +43,14 @@ type space struct {
 	end  int64      // up to here at least the file needs nothing from the volume
 	size int64      // up to here pages were used when it was measured
 	free int64      // bytes of the free pages among them
+}
+
+// noRoom says that new jobs must wait, because the volume gives no more space.
+func noRoom(err error) error {
+	if !outOfSpace(err) {
+		return fmt.Errorf("taking space of the volume: %w", err)
+	}
+	return fmt.Errorf("%w: the volume has no room for more jobs: %w", queue.ErrFull, err)
 }
 
 // outOfSpace recognises a volume, quota or limit that is used up.

@@ -251,6 +251,35 @@ func TestFullVolumeKnowsWhatItHolds(t *testing.T) {
 	}
 }
 
+// Only a store that finds no room is told that the queue is full, and whoever asks for room hears the same.
+func TestFullVolumeIsNamed(t *testing.T) {
+	dir := smallVolume(t, 24)
+	v := openVolume(t, filepath.Join(dir, "queue"), rand.New(rand.NewPCG(queuetest.Seed(t), 6)))
+	if err := v.q.HasRoom(t.Context(), v.epoch); err != nil {
+		t.Errorf("an empty queue has no room: %v", err)
+	}
+	others := filepath.Join(dir, "others")
+	if err := os.WriteFile(others, make([]byte, 4<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v.storeUntilFull(1000)
+	if err := v.storeBatch(1, 1000); !errors.Is(err, queue.ErrFull) {
+		t.Errorf("storing on a full volume: %v", err)
+	}
+	if err := v.q.HasRoom(t.Context(), v.epoch); !errors.Is(err, queue.ErrFull) {
+		t.Errorf("a full volume has room: %v", err)
+	}
+	if err := os.Remove(others); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.q.HasRoom(t.Context(), v.epoch); err != nil {
+		t.Errorf("with space again: %v", err)
+	}
+	if err := v.storeBatch(1, 1000); err != nil {
+		t.Errorf("storing with space again: %v", err)
+	}
+}
+
 // A file that has no reserve, or a hole in its place, gets one when it is opened.
 func TestReserveOfAnOlderFile(t *testing.T) {
 	dir := smallVolume(t, 24)

@@ -48,6 +48,11 @@ func (q *Queue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Batch)
 	return result, nil
 }
 
+// HasRoom implements queue.Roomy.
+func (q *Queue) HasRoom(ctx context.Context, epoch queue.Epoch) error {
+	return q.write(ctx, epoch, 0, func(d *draft, _ time.Time) error { return d.makeRoom(0, 1) })
+}
+
 // Redrive implements queue.WorkQueue.
 func (q *Queue) Redrive(ctx context.Context, epoch queue.Epoch, ref queue.JobRef, audit string) (queue.Row, error) {
 	change, err := q.alter(ctx, epoch, queue.AuditRedrive, audit, func(d *draft, _ time.Time) (ledger.Change, error) {

@@ -22,8 +22,13 @@ func (q *Queue) explain(ctx context.Context, err error) error {
 		return err
 	}
 	var refused *pgconn.PgError
-	if errors.As(err, &refused) && contradicts(refused.Code) {
-		err = fmt.Errorf("%w: %w", queue.ErrConflict, err)
+	if errors.As(err, &refused) {
+		switch {
+		case contradicts(refused.Code):
+			err = fmt.Errorf("%w: %w", queue.ErrConflict, err)
+		case isFull(refused.Code):
+			err = fmt.Errorf("%w: %w", queue.ErrFull, err)
+		}
 	}
 	return q.hide.conceal(err)
 }
@@ -38,6 +43,12 @@ func contradicts(code string) bool {
 		return true
 	}
 	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") // a value or a constraint
+}
+
+// isFull tells whether a server's error code says that it writes nothing more for now. It says so before a commit, which ends the transaction.
+func isFull(code string) bool {
+	return code == "53100" || // disk_full
+		code == "25006" // read_only_sql_transaction: a standby, or what providers set when the disk is full
 }
 
 // concealer keeps the connection string out of errors.
