@@ -26,6 +26,8 @@ import (
 const (
 	appPosted   = "posted"   // its worker posts jobs to it
 	appStreamed = "streamed" // it opens a stream to its worker
+	// appProducing is no worker's: it submits.
+	appProducing = "producing"
 )
 
 // app works until it is killed.
@@ -33,6 +35,9 @@ func app() error {
 	dir := os.Getenv("RESULTS")
 	if err := os.WriteFile(filepath.Join(dir, "pid-"+os.Getenv("HOSTNAME")), fmt.Append(nil, os.Getpid()), 0o600); err != nil {
 		return err
+	}
+	if os.Getenv(asApp) == appProducing {
+		return produce(dir)
 	}
 	if os.Getenv(asApp) == appStreamed {
 		return stream(dir, os.Getenv("WORKPULLING_SOCKET"))

@@ -21,7 +21,7 @@ process, each worker with its app as a child process. The manifests are those of
 
 An app is started with the command, args and env of its container, in the directory of its manifest; images are not run. It has to
 listen on the port in the variable PORT of its environment, on 127.0.0.1 at least, so that several replicas live on one machine. A container without
-a command gets one from --command.
+a command gets one from --command. The producing app of a flow's producer.template is started in the same way.
 
 The intake listens on a Unix socket, which needs no token, and on --listen, which asks for the token of this run; both are printed at
 the start. Ctrl-C drains: workers finish what they run and hand back the rest. A second Ctrl-C ends at once.`
@@ -41,6 +41,7 @@ const runExample = `  # The flow and the pool of one directory, with two workers
 // runFlags are the flags of run.
 type runFlags struct {
 	manifests, replicas, commands, ports, environment, connections []string
+	producerCommands, producerEnvironment                          []string
 	data, listen, intakeToken, output, logLevel                    string
 	quiet                                                          bool
 	grace, exitWhenEmpty                                           time.Duration
@@ -68,6 +69,8 @@ func runCommand() *cobra.Command {
 	flags.StringArrayVar(&f.commands, "command", nil, "POOL=COMMAND: the shell command of the app, run in the current directory")
 	flags.StringArrayVar(&f.ports, "port", nil, "POOL=PORT: the port of an app that does not heed PORT; one replica only")
 	flags.StringArrayVar(&f.environment, "env", nil, "POOL=NAME=VALUE: a variable for the app, instead of the manifest's")
+	flags.StringArrayVar(&f.producerCommands, "producer-command", nil, "FLOW=COMMAND: the shell command of the flow's producing app, run in the current directory")
+	flags.StringArrayVar(&f.producerEnvironment, "producer-env", nil, "FLOW=NAME=VALUE: a variable for the producing app, instead of the manifest's")
 	flags.StringArrayVar(&f.connections, "dsn", nil, "FLOW=env:NAME or FLOW=file:PATH: where the connection string of a PostgreSQL queue is")
 	flags.StringVar(&f.data, "data", standalone.DefaultData, "directory of the queues and of what one run needs")
 	flags.StringVar(&f.listen, "listen", standalone.DefaultListen, "loopback address of the intake, or none for the Unix socket alone")
@@ -130,6 +133,12 @@ func (f *runFlags) options(cmd *cobra.Command) (o standalone.Options, err error)
 		return o, err
 	}
 	if o.Environment, err = standalone.Variables("env", f.environment); err != nil {
+		return o, err
+	}
+	if o.ProducerCommands, err = standalone.Assignments("producer-command", f.producerCommands); err != nil {
+		return o, err
+	}
+	if o.ProducerEnvironment, err = standalone.Variables("producer-env", f.producerEnvironment); err != nil {
 		return o, err
 	}
 	if o.Screen, err = f.screen(); err != nil {

@@ -84,9 +84,7 @@ func (a *app) once(ctx context.Context) error {
 		return fmt.Errorf("could not be started: %w", err)
 	}
 	group := command.Process.Pid
-	if err := a.guard.began(group); err != nil { // first of all: until then nobody ends the app if this process is killed
-		a.say("%s: %v", a.name, err)
-	}
+	a.guard.began(group) // first of all: until then nobody ends the app if this process is killed
 	began := a.clock.Now()
 	a.since.Store(&began)
 	defer a.since.Store(nil)

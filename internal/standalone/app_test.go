@@ -94,3 +94,28 @@ func TestTheGuardKillsWhatIsLeft(t *testing.T) {
 	}
 	transporttest.Eventually(t, "the app's child is gone", func() bool { return gone(content(a, "child")) })
 }
+
+// A guard that is killed is replaced, and the next one knows what is left, whenever the run is killed after that.
+func TestAKilledGuardIsReplaced(t *testing.T) {
+	a := shellApp(t, "trap '' TERM HUP; sleep 1000 & echo $! > child; echo $$ > self; wait")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- a.once(ctx) }()
+	transporttest.Eventually(t, "the app runs", func() bool { return content(a, "self") != "" && !a.runningSince().IsZero() })
+	for range 3 {
+		before := a.guard.process()
+		if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		transporttest.Eventually(t, "another guard is there", func() bool { now := a.guard.process(); return now != 0 && now != before })
+	}
+	if gone(content(a, "self")) {
+		t.Error("the app ended with a guard")
+	}
+	a.guard.close()
+	if err := <-ended; err == nil {
+		t.Error("the app has ended well")
+	}
+	transporttest.Eventually(t, "the app's child is gone", func() bool { return gone(content(a, "child")) })
+}

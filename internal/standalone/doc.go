@@ -7,6 +7,7 @@
 //   - Nobody binds or submits without the secret of this run, except over a Unix socket that only its owner can reach, and where the person
 //     who started the run has said so.
 //   - The end of an app is a redelivery and no lost job. It is started again, later each time, until the run ends.
-//   - No app outlives the run, however the run ends: a guard process, which outlives it by a moment, kills what is left.
+//   - No app outlives the run, however the run ends: a guard process, which outlives it by a moment, kills what is left. A guard
+//     that ends before the run is replaced, and knows all apps from its first moment.
 //   - The end is in order: intake, workers, which finish what runs and hand back the rest, apps, producers. A second signal skips it all.
 package standalone

@@ -56,7 +56,7 @@ type pod struct {
 	node, account       string
 	limits, requests    corev1.ResourceList
 	set                 *manifest.Set
-	pool, at            string // for messages
+	whose, envFlag, at  string // for messages, as in appPlan
 }
 
 // fill adds the variables of a container in the order that Kubernetes has: envFrom, then env, whose values may use earlier ones.
@@ -84,7 +84,7 @@ func (p *pod) fill(e *environment, container corev1.Container, own []string) err
 		}
 		value, ok, err := p.value(variable, known)
 		if err != nil {
-			return fmt.Errorf("%s: the variable %s of pool %s: %w", p.at, variable.Name, p.pool, err)
+			return fmt.Errorf("%s: the variable %s of %s: %w", p.at, variable.Name, p.whose, err)
 		}
 		if ok {
 			set(variable.Name, value)
@@ -103,7 +103,7 @@ func (p *pod) all(source corev1.EnvFromSource) (map[string]string, error) {
 		if optional != nil && *optional {
 			return nil
 		}
-		return fmt.Errorf("%s: pool %s takes variables from the %s %s, which is not in the manifests: add it with -f", p.at, p.pool, kind, name)
+		return fmt.Errorf("%s: %s takes variables from the %s %s, which is not in the manifests: add it with -f", p.at, p.whose, kind, name)
 	}
 	switch {
 	case source.ConfigMapRef != nil:
@@ -137,7 +137,7 @@ func (p *pod) value(variable corev1.EnvVar, known *environment) (string, bool, e
 				return value, true, nil
 			}
 		}
-		return absent("ConfigMap", ref.Name, ref.Key, ref.Optional, p.pool, variable.Name)
+		return absent("ConfigMap", ref.Name, ref.Key, ref.Optional, p.envFlag, variable.Name)
 	case from.SecretKeyRef != nil:
 		ref := from.SecretKeyRef
 		if object := p.set.Secret(p.namespace, ref.Name); object != nil {
@@ -145,7 +145,7 @@ func (p *pod) value(variable corev1.EnvVar, known *environment) (string, bool, e
 				return string(value), true, nil
 			}
 		}
-		return absent("Secret", ref.Name, ref.Key, ref.Optional, p.pool, variable.Name)
+		return absent("Secret", ref.Name, ref.Key, ref.Optional, p.envFlag, variable.Name)
 	case from.FieldRef != nil:
 		value, err := p.field(from.FieldRef.FieldPath)
 		return value, err == nil, err
@@ -153,14 +153,14 @@ func (p *pod) value(variable corev1.EnvVar, known *environment) (string, bool, e
 		value, err := p.amount(*from.ResourceFieldRef)
 		return value, err == nil, err
 	}
-	return "", false, fmt.Errorf("its source is not known here; give it with --env %s=%s=VALUE", p.pool, variable.Name)
+	return "", false, fmt.Errorf("its source is not known here; give it with %s=%s=VALUE", p.envFlag, variable.Name)
 }
 
-func absent(kind, name, key string, optional *bool, pool, variable string) (string, bool, error) {
+func absent(kind, name, key string, optional *bool, envFlag, variable string) (string, bool, error) {
 	if optional != nil && *optional {
 		return "", false, nil
 	}
-	return "", false, fmt.Errorf("the %s %s with a key %s is not in the manifests: add it with -f, or give --env %s=%s=VALUE", kind, name, key, pool, variable)
+	return "", false, fmt.Errorf("the %s %s with a key %s is not in the manifests: add it with -f, or give %s=%s=VALUE", kind, name, key, envFlag, variable)
 }
 
 // field answers the downward API. All addresses are loopback.

@@ -72,12 +72,19 @@ func (r *run) newProducer(flow manifest.Flow) (*producer.Sidecar, error) {
 // longestSocket is the longest path of a Unix socket that every system takes.
 const longestSocket = 103
 
-// producerSocket is where programs open producer streams; empty where the data directory has too long a path for one more level.
+// producerSocketPath is where programs open producer streams; empty where the data directory has too long a path for one more level.
+func (r *run) producerSocketPath(flow string) string {
+	if path := r.data.run("flows", flow, "producer.sock"); len(path) <= longestSocket {
+		return path
+	}
+	return ""
+}
+
+// producerSocket is producerSocketPath, and says what to do where there is none.
 func (r *run) producerSocket(flow string) string {
-	path := r.data.run("flows", flow, "producer.sock")
-	if len(path) > longestSocket {
+	path := r.producerSocketPath(flow)
+	if path == "" {
 		r.Screen.say("Flow %s: no socket for producer streams, because its path would be too long: a shorter --data helps", flow)
-		return ""
 	}
 	return path
 }

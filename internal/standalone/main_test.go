@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"k8s.io/utils/clock"
 )
 
 // guardVariable makes this test's program a guard.
@@ -29,7 +30,7 @@ func testGuard(t *testing.T) *guard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := startGuard([]string{self})
+	g, err := startGuard([]string{self}, clock.RealClock{}, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,9 @@ type Options struct {
 	Commands    map[string]string
 	Ports       map[string]int
 	Environment map[string][]string
+	// ProducerCommands and ProducerEnvironment are that for the producing apps of flows, by the name of the flow.
+	ProducerCommands    map[string]string
+	ProducerEnvironment map[string][]string
 	// Connections are the sources of the connection strings of PostgreSQL flows by name: env:NAME or file:PATH.
 	Connections map[string]string
 	// Grace is how long an app may take to end after SIGTERM (what the terminationGracePeriodSeconds of its template

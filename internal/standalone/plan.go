@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +22,8 @@ type plan struct {
 	set   *manifest.Set
 	flows []manifest.Flow
 	pools []poolPlan
+	// sources are the producing apps that can be started.
+	sources []sourcePlan
 	// notes are what a person should know: what the manifests ask for and a run does not do.
 	notes []string
 }
@@ -32,19 +31,16 @@ type plan struct {
 // poolPlan is one pool.
 type poolPlan struct {
 	manifest.Pool
-	replicas  int
-	container corev1.Container
-	// command has its variables unexpanded; shell is there instead where a person gave one.
-	command []string
-	shell   string
-	// dir is where the app runs; empty is the current directory.
-	dir string
+	appPlan
+	replicas int
 	// port is the only port that the app can listen on; 0 gives each replica one of its own.
 	port int
-	// extra are variables of Options.Environment.
-	extra []string
-	// grace is how long the app has after SIGTERM.
-	grace time.Duration
+}
+
+// sourcePlan is the producing app of a flow.
+type sourcePlan struct {
+	manifest.Flow
+	appPlan
 }
 
 // newPlan checks that the manifests can be run as the options say. The error joins all that stands in the way.
@@ -58,7 +54,7 @@ func newPlan(set *manifest.Set, o Options) (plan, error) {
 			continue
 		}
 		flows[flow.Name] = flow
-		errs = append(errs, p.checkConnection(flow, o))
+		errs = append(errs, p.checkConnection(flow, o), p.addSource(flow, o))
 	}
 	pools := map[string]manifest.Pool{}
 	for _, pool := range set.Pools {
@@ -72,7 +68,8 @@ func newPlan(set *manifest.Set, o Options) (plan, error) {
 		p.pools = append(p.pools, planned)
 	}
 	errs = append(errs, unknown("--replicas", o.Replicas, pools), unknown("--command", o.Commands, pools), unknown("--port", o.Ports, pools),
-		unknown("--env", o.Environment, pools), unknown("--dsn", o.Connections, flows))
+		unknown("--env", o.Environment, pools), unknown("--dsn", o.Connections, flows),
+		unknown("--producer-command", o.ProducerCommands, flows), unknown("--producer-env", o.ProducerEnvironment, flows))
 	p.note()
 	return p, errors.Join(errs...)
 }
@@ -96,7 +93,11 @@ func orElse(text, otherwise string) string {
 }
 
 func newPoolPlan(pool manifest.Pool, flows map[string]manifest.Flow, o Options) (poolPlan, error) {
-	p := poolPlan{Pool: pool, replicas: 1, port: o.Ports[pool.Name], extra: o.Environment[pool.Name], grace: grace(pool, o)}
+	p := poolPlan{Pool: pool, replicas: 1, port: o.Ports[pool.Name], appPlan: appPlan{
+		whose: "pool " + pool.Name, commandFlag: "--command " + pool.Name, envFlag: "--env " + pool.Name,
+		at: pool.At, template: pool.Spec.Template, shell: o.Commands[pool.Name], extra: o.Environment[pool.Name],
+		grace: grace(pool.Spec.Template, pool.Spec.Drain.TimeoutSeconds, o),
+	}}
 	if pool.Spec.Replicas != nil {
 		p.replicas = int(*pool.Spec.Replicas)
 	}
@@ -118,8 +119,34 @@ func newPoolPlan(pool manifest.Pool, flows map[string]manifest.Flow, o Options) 
 			pool.Name, p.port, p.replicas, pool.Name))
 	}
 	p.container = appContainer(pool)
-	errs = append(errs, p.findCommand(o))
+	errs = append(errs, p.findCommand())
 	return p, errors.Join(errs...)
+}
+
+// addSource adds the producing app of a flow, if there is one and a command for it.
+func (p *plan) addSource(flow manifest.Flow, o Options) error {
+	template := flow.Spec.Producer.Template
+	if template == nil {
+		if o.ProducerCommands[flow.Name] != "" {
+			return fmt.Errorf("%s: flow %s has no producer.template, so there is no producing app to start with --producer-command", flow.At, flow.Name)
+		}
+		return nil
+	}
+	s := sourcePlan{Flow: flow, appPlan: appPlan{
+		whose: "the producing app of flow " + flow.Name, commandFlag: "--producer-command " + flow.Name, envFlag: "--producer-env " + flow.Name,
+		at: flow.At, template: *template, container: template.Spec.Containers[0], shell: o.ProducerCommands[flow.Name],
+		extra: o.ProducerEnvironment[flow.Name], grace: grace(*template, 0, o),
+	}}
+	if at := slices.IndexFunc(template.Spec.Containers, func(c corev1.Container) bool { return c.Name == "app" }); at >= 0 {
+		s.container = template.Spec.Containers[at]
+	}
+	if !s.named() { // the flow is of use without it
+		p.notes = append(p.notes, fmt.Sprintf("%s: flow %s: the container %s of its producing app names no command, and images are not run: say what to start with %s='…', or submit yourself",
+			flow.At, flow.Name, s.container.Name, s.commandFlag))
+		return nil
+	}
+	p.sources = append(p.sources, s)
+	return p.sources[len(p.sources)-1].findCommand()
 }
 
 // appContainer is the container that handles jobs: the one that is called app, or else the one that names the handler's port, or else the first.
@@ -136,52 +163,13 @@ func appContainer(pool manifest.Pool) corev1.Container {
 	return containers[max(at, 0)] // the schema asks for one container at least
 }
 
-// findCommand says what the app is started with.
-func (p *poolPlan) findCommand(o Options) error {
-	if p.shell = o.Commands[p.Name]; p.shell != "" {
-		return nil
-	}
-	if len(p.container.Command) == 0 {
-		return fmt.Errorf("%s: pool %s: its container %s names the image %s and no command, and images are not run here: say what to start, for example\n"+
-			"\t--command %s='python3 app.py'", p.At, p.Name, p.container.Name, p.container.Image, p.Name)
-	}
-	p.command = append(slices.Clone(p.container.Command), p.container.Args...)
-	p.dir = p.At.Dir
-	if dir := p.container.WorkingDir; dir != "" {
-		if p.dir = dir; !filepath.IsAbs(dir) {
-			p.dir = filepath.Join(p.At.Dir, dir)
-		}
-		if info, err := os.Stat(p.dir); err != nil || !info.IsDir() {
-			return fmt.Errorf("%s: pool %s: the workingDir %s of its container %s is no directory of this machine: say what to start with --command %s='…', which runs in the current directory",
-				p.At, p.Name, dir, p.container.Name, p.Name)
-		}
-	}
-	return p.checkProgram()
-}
-
-// checkProgram says early that a program is not there.
-func (p *poolPlan) checkProgram() error {
-	program := p.command[0]
-	if strings.Contains(program, "$(") {
-		return nil
-	}
-	if strings.Contains(program, "/") && !filepath.IsAbs(program) {
-		program = filepath.Join(p.dir, program)
-	}
-	if _, err := exec.LookPath(program); err != nil {
-		return fmt.Errorf("%s: pool %s: the command of its container %s cannot be started on this machine: %w; say what to start with --command %s='…'",
-			p.At, p.Name, p.container.Name, err, p.Name)
-	}
-	return nil
-}
-
 // grace is what the pod's grace period has beyond the drain.
-func grace(pool manifest.Pool, o Options) time.Duration {
-	switch seconds := pool.Spec.Template.Spec.TerminationGracePeriodSeconds; {
+func grace(template corev1.PodTemplateSpec, drainSeconds int32, o Options) time.Duration {
+	switch seconds := template.Spec.TerminationGracePeriodSeconds; {
 	case o.Grace > 0:
 		return o.Grace
 	case seconds != nil:
-		return time.Duration(*seconds-int64(pool.Spec.Drain.TimeoutSeconds)) * time.Second
+		return time.Duration(*seconds-int64(drainSeconds)) * time.Second
 	}
 	return defaultGrace
 }
@@ -197,33 +185,13 @@ func (p *poolPlan) drain() time.Duration {
 // name is that of a replica, and of the pod that it stands for.
 func (p *poolPlan) name(replica int) string { return p.Name + "-" + strconv.Itoa(replica) }
 
-// environ is the environment of a replica whose app is to listen on port, or to open its stream to socket.
-func (p *poolPlan) environ(set *manifest.Set, inherited []string, replica, port int, socket string) (*environment, error) {
-	template := p.Spec.Template
-	own := append([]string{"PORT=" + strconv.Itoa(port), "HOSTNAME=" + p.name(replica)}, p.extra...)
+// environment is that of a replica whose app is to listen on port, or to open its stream to socket.
+func (p *poolPlan) environment(set *manifest.Set, inherited []string, replica, port int, socket string) (*environment, error) {
+	own := []string{"PORT=" + strconv.Itoa(port), "HOSTNAME=" + p.name(replica)}
 	if p.streams() {
 		own = append(own, runtimeconfig.EnvSocket+"="+socket)
 	}
-	as := &pod{
-		name: p.name(replica), namespace: p.Namespace, labels: template.Labels, annotations: template.Annotations,
-		node: nodeName(), account: orElse(template.Spec.ServiceAccountName, "default"),
-		limits: p.container.Resources.Limits, requests: p.container.Resources.Requests,
-		set: set, pool: p.Name, at: p.At.String(),
-	}
-	e := newEnvironment(inherited)
-	return e, as.fill(e, p.container, own)
-}
-
-// argv is the command of a replica.
-func (p *poolPlan) argv(e *environment) []string {
-	if p.shell != "" {
-		return []string{"/bin/sh", "-c", p.shell}
-	}
-	argv := make([]string, len(p.command))
-	for i, part := range p.command {
-		argv[i] = expand(part, e.lookup)
-	}
-	return argv
+	return p.environ(set, inherited, p.name(replica), p.Namespace, "default", own)
 }
 
 // note collects what a run leaves out.
@@ -236,22 +204,14 @@ func (p *plan) note() {
 		for _, flow := range pool.Spec.Flows {
 			served[flow] = true
 		}
-		spec := pool.Spec.Template.Spec
-		for _, c := range append(slices.Clone(spec.InitContainers), spec.Containers...) {
-			if c.Name != pool.container.Name {
-				p.notes = append(p.notes, fmt.Sprintf("%s: pool %s: only the container %s is run, not %s", pool.At, pool.Name, pool.container.Name, c.Name))
-			}
-		}
-		if len(pool.container.VolumeMounts) > 0 {
-			p.notes = append(p.notes, fmt.Sprintf("%s: pool %s: volumes are not mounted", pool.At, pool.Name))
-		}
+		p.notes = append(p.notes, pool.notes()...)
+	}
+	for _, source := range p.sources {
+		p.notes = append(p.notes, source.notes()...)
 	}
 	for _, flow := range p.flows {
 		if !served[flow.Name] {
 			p.notes = append(p.notes, fmt.Sprintf("%s: no pool pulls from the flow %s: its jobs will wait", flow.At, flow.Name))
-		}
-		if flow.Spec.Producer.Template != nil {
-			p.notes = append(p.notes, fmt.Sprintf("%s: flow %s: the producing app of its template is not run; start it yourself and let it submit here", flow.At, flow.Name))
 		}
 	}
 }

@@ -83,7 +83,7 @@ func TestPlan(t *testing.T) {
 	if planned.replicas != 3 || planned.dir != dir || planned.grace.Seconds() != 37 {
 		t.Errorf("%d replicas in %s with %s", planned.replicas, planned.dir, planned.grace)
 	}
-	e, err := planned.environ(set, []string{"PATH=/bin", "PORT=9", "LEVEL=low"}, 1, 20001, "")
+	e, err := planned.environment(set, []string{"PATH=/bin", "PORT=9", "LEVEL=low"}, 1, 20001, "")
 	if err != nil {
 		t.Fatal(err)
 	}

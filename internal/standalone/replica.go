@@ -64,7 +64,7 @@ func (r *run) newReplica(pool *poolPlan, number int) (*replica, error) {
 	if err := r.secret.WriteToken(options.TokenFile, name); err != nil {
 		return nil, err
 	}
-	environment, err := pool.environ(r.plan.set, r.inherited(), number, port, options.AppSocket)
+	environment, err := pool.environment(r.plan.set, r.inherited(), number, port, options.AppSocket)
 	if err != nil {
 		return nil, err
 	}

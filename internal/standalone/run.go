@@ -31,6 +31,7 @@ type run struct {
 	ports         *ports
 	producers     map[string]*producer.Sidecar
 	replicas      []*replica
+	sources       []*source
 	door          *door
 	paces         map[string]*pace
 }
@@ -90,17 +91,18 @@ func (r *run) prepare() (err error) {
 	if r.door, err = openDoor(flows, token, r.data.run("token"), r.data.run("intake.sock"), r.Listen, r.OpenIntake); err != nil {
 		return err
 	}
-	if r.guard, err = startGuard(r.Guard); err != nil {
+	if r.guard, err = startGuard(r.Guard, r.Clock, r.Screen.warn); err != nil {
 		return err
 	}
-	if err := r.makeReplicas(); err != nil {
+	if err := r.makeApps(); err != nil {
 		r.guard.close()
 		return err
 	}
 	return nil
 }
 
-func (r *run) makeReplicas() error {
+// makeApps makes the workers with their apps, and the producing apps.
+func (r *run) makeApps() error {
 	for i := range r.plan.pools {
 		pool := &r.plan.pools[i]
 		for number := range pool.replicas {
@@ -111,6 +113,13 @@ func (r *run) makeReplicas() error {
 			r.replicas = append(r.replicas, made)
 		}
 	}
+	for i := range r.plan.sources {
+		made, err := r.newSource(&r.plan.sources[i])
+		if err != nil {
+			return err
+		}
+		r.sources = append(r.sources, made)
+	}
 	return nil
 }
 
@@ -118,7 +127,7 @@ func (r *run) makeReplicas() error {
 func (r *run) serve(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	producers, workers, doors := newLayer(end), newLayer(end), newLayer(end)
+	producers, workers, doors, sources := newLayer(end), newLayer(end), newLayer(end), newLayer(end)
 	for _, p := range r.producers {
 		producers.start(p.Run)
 	}
@@ -126,6 +135,9 @@ func (r *run) serve(ctx context.Context) error {
 		workers.start(w.run)
 	}
 	doors.start(r.door.run)
+	for _, s := range r.sources {
+		sources.start(s.run)
+	}
 	watch := newLayer(end)
 	watch.start(r.watch)
 
@@ -134,6 +146,7 @@ func (r *run) serve(ctx context.Context) error {
 	if !errors.Is(cause, errDone) {
 		r.Screen.say("Stopping: workers finish what they run; press Ctrl-C again to end at once")
 	}
+	sources.end()
 	doors.end()
 	workers.end()
 	watch.end()
@@ -217,6 +230,9 @@ func (r *run) greet() {
 	}
 	for _, pool := range r.plan.pools {
 		r.Screen.say("Pool %s: %d workers pull from %s", pool.Name, pool.replicas, strings.Join(pool.Spec.Flows, " and "))
+	}
+	for _, source := range r.plan.sources {
+		r.Screen.say("Flow %s: its producing app submits to it", source.Name)
 	}
 	for _, flow := range r.plan.flows {
 		r.Screen.say("Flow %s: %s. Submit a job, each under a key of its own:", flow.Name, r.keeps(flow))
