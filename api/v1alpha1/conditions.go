@@ -20,6 +20,10 @@ const (
 	// a job that cannot be settled, and a person has to look. Its reason names the
 	// stage of the failure.
 	ConditionDeliveryFailed = "DeliveryFailed"
+	// ConditionTokensVerified is True when the producer can tell who presents a
+	// token. Its reason says how. While it is False nobody new can bind or submit;
+	// workers that are bound go on.
+	ConditionTokensVerified = "TokensVerified"
 	// ConditionHasDeadLetters is True when jobs wait for a person to re-drive or
 	// drop them.
 	ConditionHasDeadLetters = "HasDeadLetters"
@@ -162,6 +166,25 @@ const (
 	// ReasonStoreUnavailable: operations of the queue fail or time out. Nothing is
 	// accepted until they work again.
 	ReasonStoreUnavailable = "StoreUnavailable"
+)
+
+// Reasons of TokensVerified
+const (
+	// ReasonVerifiedOffline: tokens are verified with the public keys of the
+	// cluster, also while the API server is away. A message tells that the keys
+	// could not be read again, and until when they count.
+	ReasonVerifiedOffline = "VerifiedOffline"
+	// ReasonVerifiedByTokenReview: the API server does not give its keys away, so it
+	// reviews each token, and nobody new is let in while it is away. Bind the
+	// ClusterRole system:service-account-issuer-discovery to the group
+	// system:serviceaccounts to change that.
+	ReasonVerifiedByTokenReview = "VerifiedByTokenReview"
+	// ReasonTokensUnverifiable: the API server neither gives its keys away nor
+	// reviews tokens for the producer. Grant one of the two.
+	ReasonTokensUnverifiable = "TokensUnverifiable"
+	// ReasonVerificationUnknown: the producer has not reported how it verifies
+	// tokens, or is of a version that does not.
+	ReasonVerificationUnknown = "VerificationUnknown"
 )
 
 // Reasons of WorkersBound

@@ -34,10 +34,10 @@ func makeStatus(o *observation, p plan, a applied) (v1alpha1.WorkPullingFlowStat
 		producer.Message = join(o.crewLag(), o.runtimeLag(p))
 	}
 	queue := o.queueAvailable(producer, a)
-	workers := o.workersBound()
+	workers, tokens := o.workersBound(), o.tokensVerified(producer)
 	failed := o.deliveryFailed()
 	changed := conditions.Set(&status.Conditions, o.flow.Generation,
-		o.ready(p, producer, queue, failed), producer, queue, workers, failed, o.hasDeadLetters())
+		o.ready(p, producer, queue, tokens, failed), producer, queue, workers, tokens, failed, o.hasDeadLetters())
 	o.rememberFailure(&status, changed)
 	return status, changed
 }
@@ -68,7 +68,7 @@ func (o *observation) counts(status *v1alpha1.WorkPullingFlowStatus) {
 }
 
 // ready is a chain: the first line that applies is the answer.
-func (o *observation) ready(p plan, producer, queue, failed conditions.Condition) conditions.Condition {
+func (o *observation) ready(p plan, producer, queue, tokens, failed conditions.Condition) conditions.Condition {
 	const kind = v1alpha1.ConditionReady
 	switch {
 	case o.flow.DeletionTimestamp != nil && o.flow.Spec.DeletionPolicy == v1alpha1.DeletionRefuse:
@@ -87,6 +87,9 @@ func (o *observation) ready(p plan, producer, queue, failed conditions.Condition
 	case queue.Status != metav1.ConditionTrue:
 		queue.Type = kind
 		return queue
+	case tokens.Status == metav1.ConditionFalse:
+		tokens.Type = kind
+		return tokens
 	case o.flow.IsSuspended():
 		return conditions.True(kind, v1alpha1.ReasonServing, "suspending: "+notTaken+", and goes on until then")
 	case queue.Reason == v1alpha1.ReasonBacklogFull:

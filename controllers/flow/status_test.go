@@ -123,8 +123,23 @@ func TestConditions(t *testing.T) {
 			})},
 			want: map[string]string{"WorkersBound": "True/WorkersBound"},
 		},
-		"no pool":     {edits: []edit{stats(func(s *protocolv1.FlowStats) { s.Workers = nil })}, want: map[string]string{"Ready": "True/Serving", "WorkersBound": "False/NoPool"}},
-		"pod pending": {edits: []edit{func(o *observation) { o.pod = podWith(false); o.stats.Connected = false }}, want: map[string]string{"Ready": "False/PodStarting"}},
+		"tokens offline": {
+			edits: []edit{stats(func(s *protocolv1.FlowStats) { s.Verification = "Offline" })},
+			want:  map[string]string{"Ready": "True/Serving", "TokensVerified": "True/VerifiedOffline"},
+		},
+		"tokens reviewed": {
+			edits: []edit{stats(func(s *protocolv1.FlowStats) { s.Verification, s.VerificationMessage = "TokenReview", "Forbidden" })},
+			want:  map[string]string{"Ready": "True/Serving", "TokensVerified": "True/VerifiedByTokenReview"},
+		},
+		"tokens not verified": {
+			edits: []edit{stats(func(s *protocolv1.FlowStats) {
+				s.Verification, s.VerificationMessage = "Unavailable", "neither keys nor reviews"
+			})},
+			want: map[string]string{"Ready": "False/TokensUnverifiable", "TokensVerified": "False/TokensUnverifiable"}, text: "neither keys",
+		},
+		"tokens of an older producer": {want: map[string]string{"Ready": "True/Serving", "TokensVerified": "Unknown/VerificationUnknown"}},
+		"no pool":                     {edits: []edit{stats(func(s *protocolv1.FlowStats) { s.Workers = nil })}, want: map[string]string{"Ready": "True/Serving", "WorkersBound": "False/NoPool"}},
+		"pod pending":                 {edits: []edit{func(o *observation) { o.pod = podWith(false); o.stats.Connected = false }}, want: map[string]string{"Ready": "False/PodStarting"}},
 		"silent": {
 			edits: []edit{func(o *observation) { o.stats.Connected, o.silent = false, true }},
 			want:  map[string]string{"Ready": "Unknown/ProducerSilent", "QueueAvailable": "Unknown/ProducerSilent"},

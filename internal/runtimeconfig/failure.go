@@ -17,3 +17,10 @@ const QueueFull = "full"
 
 // StateStandby is the FlowStats.state of a producer that does not own the shared queue of its flow.
 const StateStandby = "Standby"
+
+// Values of FlowStats.verification: how a producer verifies tokens.
+const (
+	VerifiedOffline  = "Offline"     // with the public keys of the cluster
+	VerifiedByReview = "TokenReview" // by the API server
+	Unverified       = "Unavailable" // not at all
+)

@@ -82,8 +82,7 @@ func (s service) worker(ctx context.Context) (delivery.Worker, error) {
 // refuseWorker answers the registration, which echoes a nonce, and ends the stream.
 func (s service) refuseWorker(stream pb.WorkPulling_PullServer, refusal *transport.Refusal) error {
 	p := s.producer
-	p.refused.add(refusal.Label)
-	p.log.V(1).Info("refused a worker", "label", refusal.Label, "reason", refusal.Reason)
+	p.NoteRefusal(refusal)
 	first := make(chan *pb.WorkerFrame, 1)
 	go func() {
 		if frame, err := stream.Recv(); err == nil {
@@ -119,7 +118,7 @@ func (s service) receiveWorker(stream pb.WorkPulling_PullServer, conn delivery.C
 		message, err := wire.DecodeFromWorker(frame)
 		if err != nil {
 			if refusal := budget.Spend(); refusal != nil {
-				p.refused.add(refusal.Label)
+				p.NoteRefusal(refusal)
 				p.log.Info("a worker sends malformed frames and has to wait", "pod", worker.PodName, "podUID", worker.PodUID, "cause", err.Error())
 				return refusal.Status()
 			}
@@ -127,7 +126,7 @@ func (s service) receiveWorker(stream pb.WorkPulling_PullServer, conn delivery.C
 		}
 		if register, ok := message.(protocol.RegisterConsumer); ok {
 			if refusal, hangUp := s.admit(stream.Context(), worker, register.Incarnation); refusal != nil {
-				p.refused.add(refusal.Label)
+				p.NoteRefusal(refusal)
 				p.loop.post(func() { p.refuseRegistration(conn, register.Nonce, refusal, hangUp) })
 				continue
 			}
@@ -227,7 +226,7 @@ func (s service) Produce(stream pb.WorkPulling_ProduceServer) error {
 	submitter, err := s.submitter(stream.Context())
 	if err != nil {
 		refusal := transport.AsRefusal(err)
-		p.refused.add(refusal.Label)
+		p.NoteRefusal(refusal)
 		return refusal.Status()
 	}
 	conn, out := p.nextConn(), transport.NewOutbox[protocol.ToProducer]()
@@ -304,7 +303,7 @@ func (p *Producer) fromProducer(conn delivery.ConnID, out *transport.Outbox[prot
 	messages, malformed := wire.DecodeFromProducer(frame)
 	for _, m := range malformed {
 		if refusal := budget.Spend(); refusal != nil {
-			p.refused.add(refusal.Label)
+			p.NoteRefusal(refusal)
 			return refusal.Status()
 		}
 		if m.Submission != nil {

@@ -3,7 +3,6 @@ package endpoint
 import (
 	"context"
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/workpulling/workpulling/runtime/delivery"
@@ -78,30 +77,6 @@ func backlogFull(config delivery.ControllerConfig, s delivery.Stats) bool {
 	waiting := s.BacklogJobs + s.DelayedJobs
 	return s.FreeDemand <= waiting && (jobs > 0 && waiting >= jobs || jobs == 0 && bytes == 0)
 }
-
-// labelCounter counts by a closed set of labels.
-type labelCounter struct {
-	mu     sync.Mutex
-	counts map[transport.Label]uint64
-}
-
-func (c *labelCounter) add(label transport.Label) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.counts == nil {
-		c.counts = map[transport.Label]uint64{}
-	}
-	c.counts[label]++
-}
-
-func (c *labelCounter) snapshot() map[transport.Label]uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.counts)
-}
-
-// NoteRefusal counts a refusal that happened outside of this package, such as in the HTTP intake.
-func (p *Producer) NoteRefusal(refusal *transport.Refusal) { p.refused.add(refusal.Label) }
 
 // invalidRefusal tells a producer endpoint that its submission broke a limit.
 func invalidRefusal(m wire.Malformed) protocol.Refused {

@@ -172,6 +172,7 @@ func (g *Guard) Run(ctx context.Context) error {
 		every(ctx, func() {
 			if g.keys.due() {
 				_ = g.keys.refresh(ctx) // its result is the state
+				g.probe(ctx)
 			}
 		})
 	})

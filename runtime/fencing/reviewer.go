@@ -108,6 +108,20 @@ func (r *reviewer) noteReview(err error) {
 	}
 }
 
+// reviews counts the tokens that the API server has reviewed.
+func (r *reviewer) reviews() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
+
+// isRefused says whether the last answer to a review was that we may not ask.
+func (r *reviewer) isRefused() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.denied.IsZero()
+}
+
 // isDenied says whether the API server has just refused to review tokens for us.
 func (r *reviewer) isDenied() bool {
 	r.mu.Lock()

@@ -45,6 +45,8 @@ type member struct {
 	nonce func() int64
 	// configure puts the newest configuration in force.
 	configure func(*endpoint.Producer)
+	// verification tells how tokens are verified; nil where the API server has no part in it.
+	verification func() fencing.Verification
 	// times are the silence after which an owner is given up, and the pace of looking.
 	times func() (silence, beat time.Duration)
 

@@ -144,6 +144,10 @@ func (m *member) report(ctx context.Context, document runtimeconfig.Producer, ha
 		out.QueueMessage = m.queue.caution()
 	}
 	out.PodName, out.FencedTotal, out.Shared = m.self.Pod, m.fenced.Load(), m.shared
+	if m.verification != nil {
+		v := m.verification()
+		out.Verification, out.VerificationMessage = string(v.Way), v.Message
+	}
 	return out, nil
 }
 

@@ -105,6 +105,10 @@ func (s *sidecar) build(document runtimeconfig.Producer) error {
 	if s.member, err = s.newMember(document, authenticator); err != nil {
 		return err
 	}
+	if s.guard != nil {
+		s.member.verification = s.guard.Verification
+		telemetry.RegisterVerification(s.registry, s.verification)
+	}
 	telemetry.RegisterMember(s.registry, func() bool { return s.member.producer() != nil }, s.member.fenced.Load)
 	certificate, err := transport.NewCertificate(filepath.Join(s.TLSDir, "tls.crt"), filepath.Join(s.TLSDir, "tls.key"))
 	if err != nil {
@@ -151,6 +155,14 @@ func (s *sidecar) authenticator(document runtimeconfig.Producer) (transport.Auth
 	}
 	s.guard = guard
 	return guard, nil
+}
+
+// verification is what the metrics tell of the identity checks.
+func (s *sidecar) verification() telemetry.Verification {
+	v := s.guard.Verification()
+	return telemetry.Verification{
+		Offline: v.Offline, Reviewed: v.Reviewed, BadRecords: v.BadRecords, KeysAge: v.KeysAge, KeysRead: v.KeysRead,
+	}
 }
 
 func (s *sidecar) openIntake(

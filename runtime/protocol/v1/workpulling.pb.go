@@ -2953,9 +2953,13 @@ type FlowStats struct {
 	// queue_code is connection-missing, full, or empty for any other state of the queue.
 	QueueCode string `protobuf:"bytes,42,opt,name=queue_code,json=queueCode,proto3" json:"queue_code,omitempty"`
 	// shared says that other producers can open the queue too; then the highest epoch tells who has it.
-	Shared        bool `protobuf:"varint,43,opt,name=shared,proto3" json:"shared,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Shared bool `protobuf:"varint,43,opt,name=shared,proto3" json:"shared,omitempty"`
+	// verification is how tokens are verified: Offline, TokenReview or Unavailable; empty where that is not known or not done.
+	Verification string `protobuf:"bytes,44,opt,name=verification,proto3" json:"verification,omitempty"`
+	// verification_message says why it is not Offline, or what is out of the ordinary.
+	VerificationMessage string `protobuf:"bytes,45,opt,name=verification_message,json=verificationMessage,proto3" json:"verification_message,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *FlowStats) Reset() {
@@ -3231,6 +3235,20 @@ func (x *FlowStats) GetShared() bool {
 		return x.Shared
 	}
 	return false
+}
+
+func (x *FlowStats) GetVerification() string {
+	if x != nil {
+		return x.Verification
+	}
+	return ""
+}
+
+func (x *FlowStats) GetVerificationMessage() string {
+	if x != nil {
+		return x.VerificationMessage
+	}
+	return ""
 }
 
 type PausedRevision struct {
@@ -3840,8 +3858,7 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	" \x01(\x03R\vidleSeconds\x12\x1b\n" +
 	"\tapp_ready\x18\v \x01(\bR\bappReady\x12\x1f\n" +
 	"\vconfig_hash\x18\f \x01(\tR\n" +
-	"configHash\"\xac\n" +
-	"\n" +
+	"configHash\"\x83\v\n" +
 	"\tFlowStats\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04flow\x18\x02 \x01(\tR\x04flow\x12\x19\n" +
@@ -3881,7 +3898,9 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"\ffenced_total\x18) \x01(\x04R\vfencedTotal\x12\x1d\n" +
 	"\n" +
 	"queue_code\x18* \x01(\tR\tqueueCode\x12\x16\n" +
-	"\x06shared\x18+ \x01(\bR\x06shared\"t\n" +
+	"\x06shared\x18+ \x01(\bR\x06shared\x12\"\n" +
+	"\fverification\x18, \x01(\tR\fverification\x121\n" +
+	"\x14verification_message\x18- \x01(\tR\x13verificationMessage\"t\n" +
 	"\x0ePausedRevision\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x1a\n" +

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,7 +35,9 @@ type site struct {
 	t         *testing.T
 	env       *environment.Environment
 	namespace string
+	stateDir  string
 	guard     *fencing.Guard
+	stop      func()
 	gone      chan string
 	over      chan string
 }
@@ -51,7 +54,7 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { must(t, env.DeleteNamespace(context.Background(), namespace)) })
-	s := &site{t: t, env: env, namespace: namespace, gone: make(chan string, 10), over: make(chan string, 10)}
+	s := &site{t: t, env: env, namespace: namespace, stateDir: t.TempDir(), gone: make(chan string, 10), over: make(chan string, 10)}
 	for _, name := range []string{"producer", "worker", "stranger", "submitter"} {
 		s.create(&corev1.ServiceAccount{ObjectMeta: s.meta(name)})
 	}
@@ -92,6 +95,13 @@ func (s *site) rights() {
 		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}},
 		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"localsubjectaccessreviews"}, Verbs: []string{"create"}},
 	)
+	s.create(&rbacv1.Role{ObjectMeta: s.meta("reader"), Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"workpullingflows/jobs"}, Verbs: []string{"get"},
+	}}})
+	s.create(&rbacv1.RoleBinding{
+		ObjectMeta: s.meta("reader"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:serviceaccounts:" + s.namespace}},
+	})
 	bind("submitter", rbacv1.PolicyRule{
 		APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"workpullingflows/jobs"}, ResourceNames: []string{flow}, Verbs: []string{"create"},
 	})
@@ -114,10 +124,16 @@ func (s *site) newGuard() *fencing.Guard {
 	s.t.Helper()
 	config := rest.AnonymousClientConfig(s.env.Config)
 	config.BearerToken = s.token("producer", nil)
+	return s.guardOf(config)
+}
+
+// guardOf runs a Guard until stop. All of a site have one StateDir.
+func (s *site) guardOf(config *rest.Config) *fencing.Guard {
+	s.t.Helper()
 	clients, err := fencing.NewClients(config, s.namespace)
 	must(s.t, err)
 	guard := fencing.New(fencing.Options{
-		Namespace: s.namespace, Flow: flow, Audience: runtimeconfig.TokenAudience, Log: logr.Discard(),
+		Namespace: s.namespace, Flow: flow, Audience: runtimeconfig.TokenAudience, Log: logr.Discard(), StateDir: s.stateDir,
 		OnPodGone:         func(uid string) { s.gone <- uid },
 		OnIncarnationOver: func(uid, boot, _ string) { s.over <- uid + "/" + boot },
 	}, clients)
@@ -127,10 +143,11 @@ func (s *site) newGuard() *fencing.Guard {
 		defer close(done)
 		_ = guard.Run(ctx)
 	}()
-	s.t.Cleanup(func() {
+	s.stop = sync.OnceFunc(func() {
 		cancel()
 		<-done
 	})
+	s.t.Cleanup(s.stop)
 	return guard
 }
 
@@ -212,8 +229,64 @@ func TestIdentityChecksAgainstARealAPIServer(t *testing.T) {
 		t.Errorf("the worker is %v, %v", got, err)
 	}
 	s.leases(ours)
+	// Nobody was reviewed: all were judged by their signature.
+	if v := s.guard.Verification(); v.Way != fencing.Offline || v.Offline == 0 || v.Reviewed > 0 {
+		t.Errorf("verified so: %+v", v)
+	}
+	s.restartInAnOutage(worker)
 	s.endOfAPod(ours)
 	s.submitters()
+	s.withoutKeys()
+}
+
+// restartInAnOutage: a producer that starts while the API server does not answer knows its workers, and nobody else.
+func (s *site) restartInAnOutage(worker *corev1.Pod) {
+	s.t.Helper()
+	token, unknown := s.token("worker", worker, runtimeconfig.TokenAudience), s.token("worker", s.pod("later", "worker", nil), runtimeconfig.TokenAudience)
+	away := rest.AnonymousClientConfig(s.env.Config)
+	away.BearerToken, away.Host = s.token("producer", nil), "https://127.0.0.1:1"
+	s.stop()
+	s.guard = s.guardOf(away)
+	if got := s.label(token); got != "" {
+		s.t.Errorf("a worker of before, in an outage: %q", got)
+	}
+	if got := s.label(unknown); got != transport.LabelUnavailable {
+		s.t.Errorf("an unknown pod, in an outage: %q", got)
+	}
+	if got := s.label(tampered(token)); got != transport.LabelTokenSignature {
+		s.t.Errorf("another signature, in an outage: %q", got)
+	}
+	s.stop()
+	s.guard = s.newGuard()
+}
+
+// withoutKeys: an administrator has taken the key set from ServiceAccounts, so tokens are reviewed.
+func (s *site) withoutKeys() {
+	s.t.Helper()
+	ctx := s.t.Context()
+	binding := &rbacv1.ClusterRoleBinding{}
+	must(s.t, s.env.Client.Get(ctx, client.ObjectKey{Name: "system:service-account-issuer-discovery"}, binding))
+	for _, subject := range binding.Subjects {
+		if subject.Kind != rbacv1.GroupKind || subject.Name != "system:serviceaccounts" {
+			s.t.Errorf("the key set is for %s %s", subject.Kind, subject.Name)
+		}
+	}
+	bare := binding.DeepCopy()
+	bare.Subjects = nil
+	must(s.t, s.env.Client.Patch(ctx, bare, client.MergeFrom(binding)))
+	defer func() {
+		whole := bare.DeepCopy()
+		whole.Subjects = binding.Subjects
+		must(s.t, s.env.Client.Patch(context.Background(), whole, client.MergeFrom(bare)))
+	}()
+	s.stop()
+	s.stateDir = s.t.TempDir()
+	s.guard = s.newGuard()
+	token := s.token("submitter", nil, runtimeconfig.TokenAudience)
+	transporttest.Eventually(s.t, "tokens are reviewed", func() bool {
+		_, err := s.guard.AuthenticateSubmitter(ctx, token, "create")
+		return err == nil && s.guard.Verification().Way == fencing.Reviewed
+	})
 }
 
 // endOfAPod: a terminating pod may not bind anew, a deleted one is refused and reported, and its successor of the same name is another.
@@ -267,10 +340,11 @@ func (s *site) submitters() {
 		token, verb string
 		want        transport.Label
 	}{
-		"allowed":              {s.token("submitter", nil, runtimeconfig.TokenAudience), "create", ""},
-		"for the API server":   {s.token("submitter", nil), "create", transport.LabelTokenDefaultAudience},
-		"another verb":         {s.token("submitter", nil, runtimeconfig.TokenAudience), "delete", transport.LabelForbidden},
-		"without a permission": {s.token("stranger", nil, runtimeconfig.TokenAudience), "create", transport.LabelForbidden},
+		"allowed":                 {s.token("submitter", nil, runtimeconfig.TokenAudience), "create", ""},
+		"for the API server":      {s.token("submitter", nil), "create", transport.LabelTokenDefaultAudience},
+		"as one of the namespace": {s.token("submitter", nil, runtimeconfig.TokenAudience), "get", ""},
+		"another verb":            {s.token("submitter", nil, runtimeconfig.TokenAudience), "delete", transport.LabelForbidden},
+		"without a permission":    {s.token("stranger", nil, runtimeconfig.TokenAudience), "create", transport.LabelForbidden},
 	} {
 		submitter, err := s.guard.AuthenticateSubmitter(s.t.Context(), c.token, c.verb)
 		if c.want == "" {
