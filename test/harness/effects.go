@@ -9,10 +9,12 @@ import (
 	"strings"
 )
 
-// Effects reads the effects store of config/samples through the API server.
+// Effects reads the effects store of config/samples, through the API server unless Address is set.
 type Effects struct {
 	Kubectl   *Kubectl
 	Namespace string
+	// Address is host:port of the store's pod, for a cluster whose pods this machine reaches: it goes on without an API server.
+	Address string
 }
 
 // Effect is what the store knows about one message id.
@@ -38,9 +40,16 @@ type EffectSummary struct {
 
 const effectsService = "services/http:effects:80"
 
+func (e *Effects) read(ctx context.Context, path string) (string, error) {
+	if e.Address != "" {
+		return direct(ctx, e.Address, path)
+	}
+	return e.Kubectl.Proxy(ctx, e.Namespace, effectsService, path)
+}
+
 // Summary counts the effects of one source.
 func (e *Effects) Summary(ctx context.Context, source string) (s EffectSummary, err error) {
-	text, err := e.Kubectl.Proxy(ctx, e.Namespace, effectsService, "/v1/summary?source="+url.QueryEscape(source))
+	text, err := e.read(ctx, "/v1/summary?source="+url.QueryEscape(source))
 	if err != nil {
 		return s, err
 	}
@@ -52,7 +61,7 @@ func (e *Effects) Summary(ctx context.Context, source string) (s EffectSummary, 
 
 // List returns the effects of one source.
 func (e *Effects) List(ctx context.Context, source string) ([]Effect, error) {
-	text, err := e.Kubectl.Proxy(ctx, e.Namespace, effectsService, "/v1/effects?source="+url.QueryEscape(source))
+	text, err := e.read(ctx, "/v1/effects?source="+url.QueryEscape(source))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 
@@ -64,4 +65,13 @@ func has(metric *dto.Metric, labels []string) bool {
 		}
 	}
 	return true
+}
+
+// MetricsAt reads what the runtime of the pod with the address exposes, without the API server.
+func MetricsAt(ctx context.Context, podIP string) (Metrics, error) {
+	text, err := direct(ctx, net.JoinHostPort(podIP, "9441"), "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return ReadMetrics(strings.NewReader(text))
 }

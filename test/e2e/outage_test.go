@@ -1,0 +1,235 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/workpulling/workpulling/test/harness"
+)
+
+// pod is what one has to know of a pod before the API server is away.
+type pod struct{ name, uid, ip, node string }
+
+func (b *bed) podsOf(ctx context.Context, selector string) (all []pod) {
+	GinkgoHelper()
+	text, err := b.get(ctx, "get", "pods", "-l", selector, "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.podIP} {.spec.nodeName}{"\n"}{end}`)
+	Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		Expect(words).To(HaveLen(4), line)
+		all = append(all, pod{words[0], words[1], words[2], words[3]})
+	}
+	return all
+}
+
+// uidsOf are the UIDs of pods.
+func uidsOf(pods []pod) (uids []string) {
+	for _, p := range pods {
+		uids = append(uids, p.uid)
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// crash kills programs of a pod, as a node's kernel would, and asks no API server.
+func (p pod) crash(programs ...string) {
+	GinkgoHelper()
+	for _, program := range programs {
+		Expect(harness.Signal(p.uid, program, syscall.SIGKILL)).Error().NotTo(HaveOccurred())
+	}
+}
+
+// outageLasts is three minutes, or what $OUTAGE says.
+func outageLasts() time.Duration {
+	GinkgoHelper()
+	text := os.Getenv("OUTAGE")
+	if text == "" {
+		return 3 * time.Minute
+	}
+	length, err := time.ParseDuration(text)
+	Expect(err).NotTo(HaveOccurred())
+	return length
+}
+
+// without goes through an outage of the control plane: a worker and the producer crash in it, and the data plane goes on. lose begins it.
+func (b *bed) without(ctx context.Context, l *load, length time.Duration, lose func()) {
+	GinkgoHelper()
+	workers := b.podsOf(ctx, "workpulling.dev/role=worker")
+	producer := b.podsOf(ctx, "workpulling.dev/role=producer")[0]
+	began := time.Now()
+	lose()
+	By("going on with what is bound")
+	l.progresses(ctx, 20, time.Minute)
+
+	By("going on when a worker has crashed")
+	workers[0].crash("/app", "/workpulling/sidecar")
+	l.progresses(ctx, 20, time.Minute)
+
+	By("going on when the producer has crashed")
+	producer.crash("/workpulling/sidecar")
+	l.progresses(ctx, 20, time.Minute)
+	Eventually(func(g Gomega) {
+		metrics, err := harness.MetricsAt(ctx, producer.ip)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(metrics.Total("workpulling_flow_bound_workers")).To(Equal(float64(len(workers))))
+	}).WithContext(ctx).Should(Succeed(), "all workers are bound again, those that had crashed too")
+
+	By("going on to the end of the outage")
+	for time.Since(began) < length {
+		l.progresses(ctx, 10, time.Minute)
+	}
+}
+
+var _ = Describe("An outage", Label("outage"), Serial, func() {
+	var (
+		b *bed
+		l *load
+	)
+	working := func(ctx context.Context) {
+		GinkgoHelper()
+		b = newBed(ctx)
+		b.samples(ctx, slow)
+		b.near(ctx)
+		l = b.load(ctx, "documents", 200*time.Millisecond)
+		l.progresses(ctx, 10, time.Minute)
+	}
+
+	It("of the API server stops nothing", Label("long"), func(ctx context.Context) {
+		working(ctx)
+		before := b.podsOf(ctx, "workpulling.dev/flow=documents")
+		b.without(ctx, l, outageLasts(), func() { b.stop(ctx, "control-plane", "kube-apiserver") })
+		b.start(ctx, "control-plane", "kube-apiserver")
+		By("catching up with the status, and replacing no pod")
+		l.stop(ctx)
+		b.settled(ctx, "documents")
+		b.wait(ctx, "workpullingflow/documents", "Ready")
+		b.wait(ctx, "workerpool/documents", "Ready")
+		Expect(uidsOf(b.podsOf(ctx, "workpulling.dev/flow=documents"))).To(Equal(uidsOf(before)))
+	}, SpecTimeout(25*time.Minute))
+
+	It("of the operator stops nothing", func(ctx context.Context) {
+		working(ctx)
+		DeferCleanup(func(ctx context.Context) { scaleOperator(ctx, 1) })
+		b.without(ctx, l, time.Minute, func() { scaleOperator(ctx, 0) })
+		By("replacing a worker that was deleted meanwhile")
+		gone := b.podsOf(ctx, "workpulling.dev/role=worker")[0]
+		Expect(b.get(ctx, "delete", "pod", gone.name, "--grace-period=0", "--force")).Error().NotTo(HaveOccurred())
+		l.progresses(ctx, 10, time.Minute)
+		scaleOperator(ctx, 1)
+		b.wait(ctx, "workerpool/documents", "Ready")
+		Expect(b.pods(ctx, "documents")).To(HaveLen(3))
+		l.stop(ctx)
+		b.settled(ctx, "documents")
+	}, SpecTimeout(10*time.Minute))
+
+	It("that ends with an older etcd loses no job", func(ctx context.Context) {
+		working(ctx)
+		snapshot := filepath.Join(GinkgoT().TempDir(), "snapshot")
+		Expect(cluster(ctx, "snapshot", "save", snapshot)).To(Succeed())
+		old := b.podsOf(ctx, "workpulling.dev/flow=documents")
+
+		By("scaling the pool, and replacing a worker and the producer, which the snapshot does not know")
+		b.scale(ctx, 5)
+		Eventually(b.pods).WithContext(ctx).WithArguments("documents").Should(HaveLen(5))
+		Expect(b.get(ctx, "delete", "pod", b.podsOf(ctx, "workpulling.dev/role=worker")[0].name, "--grace-period=0", "--force")).Error().NotTo(HaveOccurred())
+		Expect(b.get(ctx, "delete", "pod", "documents-producer-0", "--grace-period=0", "--force")).Error().NotTo(HaveOccurred())
+		b.wait(ctx, "workpullingflow/documents", "Ready")
+		l.progresses(ctx, 20, 2*time.Minute)
+
+		By("going back to the snapshot")
+		Expect(cluster(ctx, "snapshot", "restore", snapshot)).To(Succeed())
+		Expect(b.get(ctx, "get", "workerpool/documents", "-o", "jsonpath={.spec.replicas}")).To(Equal("3"))
+		l.progresses(ctx, 20, 3*time.Minute)
+		Eventually(b.pods).WithContext(ctx).WithArguments("documents").Should(HaveLen(3))
+		b.wait(ctx, "workpullingflow/documents", "Ready")
+		GinkgoWriter.Printf("before %v\nafter  %v\n", old, b.podsOf(ctx, "workpulling.dev/flow=documents"))
+
+		By("taking orders again")
+		b.scale(ctx, 4)
+		Eventually(b.pods).WithContext(ctx).WithArguments("documents").Should(HaveLen(4))
+		l.stop(ctx)
+		b.settled(ctx, "documents")
+	}, SpecTimeout(15*time.Minute))
+
+	It("of the signing key, in the course of its rotation, costs no binding", Label("long"), func(ctx context.Context) {
+		working(ctx)
+		before := b.podsOf(ctx, "workpulling.dev/flow=documents")
+		first := keyOf(tokenIn(before[0]))
+		Expect(cluster(ctx, "signing-key", "add")).To(Succeed())
+		l.progresses(ctx, 10, time.Minute)
+		Expect(cluster(ctx, "signing-key", "use")).To(Succeed())
+		l.progresses(ctx, 10, time.Minute)
+
+		By("waiting until every pod has a token of the new key, which a kubelet that starts asks for")
+		for _, node := range b.nodes(ctx) {
+			b.stop(ctx, node, "kubelet")
+			b.start(ctx, node, "kubelet")
+		}
+		mine := append(b.podsOf(ctx, "workpulling.dev/flow=documents"), b.operatorPods(ctx)...)
+		Eventually(func(g Gomega) {
+			for _, p := range mine {
+				for _, path := range tokensIn(p) {
+					token, err := os.ReadFile(path)
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(keyOf(string(token))).NotTo(Equal(first), path)
+				}
+			}
+		}).WithContext(ctx).WithTimeout(5 * time.Minute).Should(Succeed())
+		l.progresses(ctx, 10, time.Minute)
+		l.renew(ctx)
+
+		Expect(cluster(ctx, "signing-key", "retire")).To(Succeed())
+		l.progresses(ctx, 10, time.Minute)
+		By("binding anew with a token of the new key")
+		b.podsOf(ctx, "workpulling.dev/role=worker")[0].crash("/workpulling/sidecar")
+		b.scale(ctx, 4)
+		Eventually(b.get).WithContext(ctx).WithArguments("get", "workpullingflow/documents", "-o", "jsonpath={.status.workers}").Should(Equal("4"))
+		l.stop(ctx)
+		b.settled(ctx, "documents")
+		Expect(uidsOf(b.podsOf(ctx, "workpulling.dev/flow=documents"))).To(ContainElements(uidsOf(before)))
+	}, SpecTimeout(15*time.Minute))
+})
+
+// stop stops components of the local cluster until the spec ends at the latest.
+func (b *bed) stop(ctx context.Context, member string, components ...string) {
+	GinkgoHelper()
+	Expect(cluster(ctx, append([]string{"stop", member}, components...)...)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { b.start(ctx, member, components...) }, NodeTimeout(4*time.Minute))
+}
+
+func (b *bed) start(ctx context.Context, member string, components ...string) {
+	GinkgoHelper()
+	Expect(cluster(ctx, append([]string{"start", member}, components...)...)).To(Succeed())
+}
+
+func (b *bed) nodes(ctx context.Context) []string {
+	GinkgoHelper()
+	names, err := kubectl.Get(ctx, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")
+	Expect(err).NotTo(HaveOccurred())
+	return strings.Fields(names)
+}
+
+// scaleOperator waits until the operator has so many pods.
+func scaleOperator(ctx context.Context, replicas int) {
+	GinkgoHelper()
+	n := strconv.Itoa(replicas)
+	Expect(kubectl.Get(ctx, "-n", harness.SystemNamespace, "scale", "deployment/workpulling", "--replicas="+n)).Error().NotTo(HaveOccurred())
+	Eventually(func(g Gomega) {
+		pods, err := kubectl.Get(ctx, "-n", harness.SystemNamespace, "get", "pods", "-o", "name")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(strings.Fields(pods)).To(HaveLen(replicas))
+	}).WithContext(ctx).Should(Succeed())
+	Expect(kubectl.Get(ctx, "-n", harness.SystemNamespace, "rollout", "status", "deployment/workpulling", "--timeout=2m")).Error().NotTo(HaveOccurred())
+}
