@@ -31,8 +31,8 @@ func (c *Controller) turnAway(now Now, b batch, err error) {
 	}
 }
 
-// Fullness is why the queue turned the latest new job away, and when; nil while it has room.
-func (c *Controller) Fullness() (error, Now) { return c.lane.full, c.lane.fullAt }
+// Fullness is when the queue turned the latest new job away, and why; nil while it has room.
+func (c *Controller) Fullness() (Now, error) { return c.lane.fullAt, c.lane.full }
 
 // refuseStore ends a handshake without a store. Its token is used up: a late repeat of it must not be taken for a new job.
 func (c *Controller) refuseStore(h *handshake, reason string) {

@@ -21,7 +21,7 @@ func (p *Producer) watchRoom(ctx context.Context) {
 			return
 		case <-p.options.Clock.After(p.options.CompactEvery):
 		}
-		reason, since := p.fullness(ctx)
+		since, reason := p.fullness(ctx)
 		switch full := reason != nil; {
 		case full && !told:
 			p.log.Info("the queue is full: new jobs are refused until there is room, and stored ones are worked off; enlarge the volume or look after the database",
@@ -37,18 +37,18 @@ func (p *Producer) watchRoom(ctx context.Context) {
 	}
 }
 
-// fullness is why the queue turned the latest new job away, and how long ago; nil while it has room.
-func (p *Producer) fullness(ctx context.Context) (reason error, ago time.Duration) {
+// fullness is how long ago the queue turned the latest new job away, and why; nil while it has room.
+func (p *Producer) fullness(ctx context.Context) (ago time.Duration, reason error) {
 	_ = p.loop.call(ctx, func() {
 		if p.controller == nil || p.failure != nil {
 			return
 		}
 		var at delivery.Now
-		if reason, at = p.controller.Fullness(); reason != nil {
+		if at, reason = p.controller.Fullness(); reason != nil {
 			ago = p.loop.last - at
 		}
 	})
-	return reason, ago
+	return ago, reason
 }
 
 func (p *Producer) hasRoom(ctx context.Context, ago time.Duration) bool {

@@ -75,6 +75,7 @@ func (g *Guard) offline(ctx context.Context, r *reviewer, token string) (identit
 		if found != tokenMalformed {
 			found = tokenOtherIssuer
 		}
+	case tokenLegacy, tokenOwnAudience, tokenAudience, tokenEarly, tokenNoIdentity: // refused for what they are
 	}
 	return identity{}, g.refusalOf(found)
 }

@@ -2,6 +2,7 @@ package intake_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -28,7 +29,7 @@ func (q *fullQueue) Apply(ctx context.Context, epoch queue.Epoch, batch queue.Ba
 	if q.full.Load() {
 		for _, store := range batch.Stores {
 			if _, known, err := q.Lookup(ctx, store.Job.MessageID); !known {
-				return queue.Result{}, fmt.Errorf("%w: no space left on device: %v", queue.ErrFull, err)
+				return queue.Result{}, fmt.Errorf("%w: no space left on device", errors.Join(queue.ErrFull, err))
 			}
 		}
 	}

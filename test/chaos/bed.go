@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,8 +89,8 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 // Stop takes away what Start made, the last first.
 func (b *Bed) Stop(ctx context.Context) error {
 	var errs []error
-	for i := len(b.undo) - 1; i >= 0; i-- {
-		errs = append(errs, b.undo[i](ctx))
+	for _, undo := range slices.Backward(b.undo) {
+		errs = append(errs, undo(ctx))
 	}
 	b.undo = nil
 	return errors.Join(errs...)

@@ -44,7 +44,8 @@ func Run(ctx context.Context, options Options) (report *Report, err error) {
 	if report, err = Judge(b.Dir); err != nil {
 		return nil, err
 	}
-	return report, report.Write(b.Dir)
+	err = report.Write(b.Dir)
+	return report, err
 }
 
 func (m Manifest) write(dir string) error {

@@ -139,13 +139,6 @@ func (l *load) submit(ctx context.Context, document harness.Document) string {
 	return strconv.Itoa(answer.StatusCode)
 }
 
-// taken is how many documents were accepted so far.
-func (l *load) taken() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.accepted)
-}
-
 // done is how many documents have their effect so far.
 func (l *load) done(ctx context.Context) (int, error) {
 	summary, err := l.bed.effects.Summary(ctx, l.source)

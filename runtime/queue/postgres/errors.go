@@ -21,8 +21,7 @@ func (q *Queue) explain(ctx context.Context, err error) error {
 	case queue.Terminal(err):
 		return err
 	}
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {
 		case contradicts(refused.Code):
 			err = fmt.Errorf("%w: %w", queue.ErrConflict, err)
