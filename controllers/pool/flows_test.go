@@ -153,8 +153,8 @@ func TestConfigOfSeveralFlows(t *testing.T) {
 	if doc.DedupMaxProducers != 64 || doc.DedupIdleSec != 0 {
 		t.Errorf("dedup %d and %d, want 64 and 0", doc.DedupMaxProducers, doc.DedupIdleSec)
 	}
-	if doc.LeaseRenewSec != 40 {
-		t.Errorf("200 workers renew their Leases every %d s, want 40", doc.LeaseRenewSec)
+	if doc.LeaseRenewSec != 64 {
+		t.Errorf("200 workers renew their Leases every %d s, want 64", doc.LeaseRenewSec)
 	}
 	// What an older sidecar reads.
 	if doc.Flow != "orders" || doc.ProducerHost != want[0].ProducerHost {

@@ -57,8 +57,8 @@ type tenant struct {
 	// doubted says whether a producer takes another process of the pod for the newer one.
 	doubted   func() bool
 	doubtedAt fencing.Now
-	tried    chan struct{} // closed when the Lease is held or the API server has failed once
-	once     sync.Once
+	tried     chan struct{} // closed when the Lease is held or the API server has failed once
+	once      sync.Once
 
 	tenure   *fencing.Tenure
 	began    time.Time

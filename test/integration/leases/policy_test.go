@@ -66,7 +66,9 @@ func TestAWorkerTouchesItsOwnLeaseAlone(t *testing.T) {
 	t.Cleanup(func() { must(t, client.IgnoreNotFound(s.env.Client.Delete(context.Background(), theirs))) })
 
 	worker, unbound := s.client("worker", s.one), s.client("worker", nil)
-	elected := changes(ours, func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To(ptr.Deref(l.Spec.LeaseTransitions, 0) + 1) })
+	elected := changes(ours, func(l *coordinationv1.Lease) {
+		l.Spec.LeaseTransitions = ptr.To(ptr.Deref(l.Spec.LeaseTransitions, 0) + 1)
+	})
 	if err := elected(t.Context(), worker); err != nil {
 		t.Fatalf("an account that no pool uses yet is hindered: %v", err)
 	}
