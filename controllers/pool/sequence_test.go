@@ -71,7 +71,7 @@ func (w *world) step(step Step) {
 	p := w.pod(step.Worker.Name)
 	w.say("  %s %s: %s", strings.ToLower(string(step.Verb)), p.Name, step.Why)
 	switch step.Verb {
-	case Remove, Delete:
+	case Remove, Delete, Replace:
 		if step.Verb == Delete && p.Work != nil && p.Work.InFlight > 0 {
 			w.t.Errorf("%s is deleted with %d jobs", p.Name, p.Work.InFlight)
 		}

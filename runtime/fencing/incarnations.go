@@ -136,9 +136,9 @@ func (i *incarnations) deleted(podUID, uid string) {
 }
 
 // take takes in what a Lease says.
-func (i *incarnations) take(podUID string, lease LeaseRecord) sight {
+func (i *incarnations) take(podUID string, lease LeaseRecord) {
 	if podUID == "" {
-		return sight{}
+		return
 	}
 	i.mu.Lock()
 	before := i.sights[podUID]
@@ -151,7 +151,6 @@ func (i *incarnations) take(podUID string, lease LeaseRecord) sight {
 		i.changed(recordNews)
 	}
 	i.tell(podUID, ended, "a newer process of the pod holds its Lease")
-	return next
 }
 
 func (i *incarnations) tell(podUID, ended, reason string) {
