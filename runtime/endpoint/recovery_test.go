@@ -75,8 +75,8 @@ func TestB234_EveryStageFailsOnce(t *testing.T) {
 			c := newCrew()
 			c.join(t, f, "w0", succeed)
 			job := jobNamed("job")
-			if receipt, err := f.producer.Submit(t.Context(), job, endpoint.Digest(job)); err == nil {
-				eventually(t, "the job ran", func() bool { return tc.stage != delivery.StageConfirm || c.finished() == 1 })
+			// An acceptance could share a batch with the confirmation, which would then count as its stage.
+			if receipt, err := f.producer.Submit(t.Context(), job, endpoint.Digest(job)); err == nil && tc.stage != delivery.StageConfirm {
 				receipt.Acknowledge()
 			}
 			select {

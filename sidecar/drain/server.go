@@ -74,8 +74,13 @@ func drain(w http.ResponseWriter, r *http.Request, worker Worker) {
 	worker.StartDrain()
 	select {
 	case <-worker.Drained():
-		answer(w, http.StatusOK, worker.Status())
 	case <-ctx.Done():
+	}
+	// A caller that has sent all it will looks like one that left, and may be answered still: what is drained is said to be.
+	select {
+	case <-worker.Drained():
+		answer(w, http.StatusOK, worker.Status())
+	default:
 		answer(w, http.StatusGatewayTimeout, worker.Status())
 	}
 }
