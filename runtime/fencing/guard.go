@@ -99,8 +99,6 @@ func New(options Options, clients Clients) *Guard {
 	g := &Guard{
 		options:    options,
 		clients:    clients,
-		workers:    newReviewer(options, clients.WorkerTokens, nil),
-		submitters: newReviewer(options, clients.SubmitterTokens, clients.Access),
 		podCache:   newPodCache(clients.Metadata, options.Namespace),
 		poolCache:  newObjectCache(clients.Dynamic, pools, options.Namespace, ""),
 		judgements: lru.New(cacheEntries),
@@ -111,12 +109,15 @@ func New(options Options, clients Clients) *Guard {
 		},
 		recall: &recall{record: recordIn(options, "seen.json"), flow: options.Flow, clock: options.Clock, log: options.Log},
 	}
+	g.workers = newReviewer(options, clients.WorkerTokens, nil, g.recall.changed)
+	g.submitters = newReviewer(options, clients.SubmitterTokens, clients.Access, g.recall.changed)
 	for what, err := range map[string]error{"keys": g.keys.load(), "pods": g.recall.load()} {
 		if err != nil {
 			g.badRecords.Add(1)
 			options.Log.Error(err, "What an earlier process knew is not used: until the API server answers, nobody can bind because of it", "what", what)
 		}
 	}
+	g.submitters.recallGrants(g.recall.kept.Grants)
 	g.incarnations = newIncarnations(&g.options, clients.Dynamic, g.recall.kept.Leases, g.recall.changed)
 	return g
 }
@@ -228,6 +229,7 @@ func (g *Guard) remember(ctx context.Context) {
 func (g *Guard) snapshot() snapshot {
 	s := takeSnapshot(listed[*metav1.PartialObjectMetadata](g.podCache), listed[*unstructured.Unstructured](g.poolCache), g.options.Flow, g.options.StatefulSet)
 	s.Leases = g.incarnations.of(s.Pods)
+	s.Grants = g.submitters.granted.kept(g.options.Clock.Now())
 	return s
 }
 

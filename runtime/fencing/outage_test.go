@@ -631,6 +631,80 @@ func TestSubmittersInAnOutage(t *testing.T) {
 	}
 }
 
+// A producer that starts while the API server is away takes jobs of whom an earlier process was told that they may submit, for what is left of
+// the hour, and of nobody else.
+func TestSubmittersOverARestartInAnOutage(t *testing.T) {
+	p := newProcess(t)
+	dir := t.TempDir()
+	p.stop()
+	first := p.start(dir, p.clock)
+	sign := func(pod string) string {
+		return first.key().Sign(t, tokentest.Bound(issuer, "else", "app", pod, pod+"-uid", first.clock.Now(), 24*time.Hour, audience))
+	}
+	known, refused, stranger := sign("a"), sign("b"), sign("c")
+	for _, token := range []string{known, refused} {
+		if _, got := first.submit(token); got != "" {
+			t.Fatalf("before: %s", got)
+		}
+	}
+	first.written(dir, 2)
+	first.set(func(s *server) { s.forbid = true })
+	first.eventually("a permission is withdrawn", func() bool {
+		first.pass(31 * time.Second)
+		_, got := first.submit(refused)
+		return got == transport.LabelForbidden
+	})
+	first.written(dir, 1)
+	first.set(func(s *server) { s.cut, s.forbid = true, false })
+	first.stop()
+	if raw := first.state(dir); strings.Contains(raw, known) {
+		t.Error("the file holds a token")
+	}
+
+	second := p.start(dir, p.clock)
+	for name, c := range map[string]struct {
+		token string
+		want  transport.Label
+	}{
+		"who was allowed": {known, ""}, "who was refused": {refused, transport.LabelUnavailable}, "a stranger": {stranger, transport.LabelUnavailable},
+	} {
+		if _, got := second.submit(c.token); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	second.stop()
+	p.pass(-time.Hour)
+	if _, got := p.start(dir, p.clock).submit(known); got != transport.LabelUnavailable {
+		t.Errorf("with a permission of the future: %q", got)
+	}
+	p.pass(2 * time.Hour)
+	if _, got := p.start(dir, p.clock).submit(known); got != transport.LabelUnavailable {
+		t.Errorf("more than an hour later: %q", got)
+	}
+}
+
+// state is the file of what was seen.
+func (p *process) state(dir string) string {
+	p.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(dir, "identity-seen.json"))
+	if err != nil && !os.IsNotExist(err) {
+		p.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// written waits until so many permissions are kept.
+func (p *process) written(dir string, grants int) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("%d permissions are kept", grants), func() bool {
+		p.pass(time.Second)
+		var file struct {
+			Body struct{ Grants []any }
+		}
+		return json.Unmarshal([]byte(p.state(dir)), &file) == nil && len(file.Body.Grants) == grants
+	})
+}
+
 // A ServiceAccount or pod that is gone is found out where the API server reviews tokens, and not where it does not: then the token counts
 // until it ends. The access review is asked with what a TokenReview would say.
 func TestSubmitterIsRevoked(t *testing.T) {

@@ -44,6 +44,7 @@ type reviewer struct {
 	clock     clock.PassiveClock
 	cache     *lru.Cache
 	flights   singleflight.Group
+	granted   grants
 
 	mu     sync.Mutex
 	away   time.Time // when a question was last not answered; zero after an answer
@@ -59,10 +60,12 @@ type verdict struct {
 	until   time.Time
 }
 
-func newReviewer(o Options, tokens TokenReviewer, access AccessReviewer) *reviewer {
+// newReviewer returns a reviewer; changed is told of news among the permissions.
+func newReviewer(o Options, tokens TokenReviewer, access AccessReviewer, changed func(within time.Duration)) *reviewer {
 	return &reviewer{
 		audience: o.Audience, namespace: o.Namespace, flow: o.Flow,
 		tokens: tokens, access: access, clock: o.Clock, cache: lru.New(cacheEntries),
+		granted: grants{changed: changed, at: map[[sha256.Size]byte]time.Time{}},
 	}
 }
 
@@ -132,7 +135,8 @@ func (r *reviewer) isDenied() bool {
 // allowed asks whether an identified user may do verb with the jobs of the flow. Where nobody answers, an earlier yes counts on for a while;
 // an earlier no does not.
 func (r *reviewer) allowed(ctx context.Context, token, verb string, who identity) error {
-	_, err := r.remembered(ctx, key("access "+verb, token), r.earlierYes, func(ctx context.Context) (verdict, error) {
+	permission := key("access "+verb, token)
+	_, err := r.remembered(ctx, permission, r.earlierYes, func(ctx context.Context) (verdict, error) {
 		extra := make(map[string]authorizationv1.ExtraValue, len(who.user.Extra))
 		for name, values := range who.user.Extra {
 			extra[name] = authorizationv1.ExtraValue(values)
@@ -151,9 +155,11 @@ func (r *reviewer) allowed(ctx context.Context, token, verb string, who identity
 			return verdict{}, err
 		}
 		if !review.Status.Allowed {
+			r.granted.withdrawn(permission)
 			return verdict{refusal: refuse(transport.LabelForbidden, retryLater,
 				who.user.Username+" may not "+verb+" workpullingflows/jobs of "+r.flow+" in namespace "+r.namespace)}, nil
 		}
+		r.granted.given(permission, r.clock.Now())
 		return verdict{}, nil
 	})
 	return err

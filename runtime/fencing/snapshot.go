@@ -15,13 +15,15 @@ import (
 // mostSeen bounds the pods of a snapshot. A pod that is left out can bind in an outage only while this process lives.
 const mostSeen = 10_000
 
-// snapshot is what was last seen of the cluster, as far as it tells who may bind to a flow. More kinds of evidence are more fields: a
-// reader ignores those that it does not know, and takes absent ones for "nothing seen".
+// snapshot is what was last seen of the cluster, as far as it tells who may bind to a flow or submit to it. More kinds of evidence are more
+// fields: a reader ignores those that it does not know, and takes absent ones for "nothing seen".
 type snapshot struct {
 	Pods  []seenPod  `json:"pods"`
 	Pools []seenPool `json:"pools"`
 	// Leases are those of the pods, by the UID of each.
 	Leases map[string]sight `json:"leases,omitempty"`
+	// Grants are the permissions of submitters.
+	Grants []grant `json:"grants,omitempty"`
 }
 
 // seenPod is a pod that a pool of the flow owns, or another producer of the flow.
