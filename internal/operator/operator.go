@@ -221,6 +221,10 @@ func (o *Operator) addServers(direct client.Client, options Options, log logr.Lo
 	if err := o.manager.Add(o.Registry); err != nil {
 		return fmt.Errorf("adding the registry of reports: %w", err)
 	}
+	watchman := &rewind{version: storeVersion(direct, options.WatchNamespaces), clock: clock.RealClock{}, log: log.WithName("rewind")}
+	if err := o.manager.Add(watchman); err != nil {
+		return fmt.Errorf("adding the look at the version of the cluster's store: %w", err)
+	}
 	host, err := options.host()
 	if err != nil || host == "" {
 		return err
