@@ -24,6 +24,10 @@ const (
 	// token. Its reason says how. While it is False nobody new can bind or submit;
 	// workers that are bound go on.
 	ConditionTokensVerified = "TokensVerified"
+	// ConditionIntakeAuthenticated is True when every caller of the intake presents
+	// a token, and False while pods of the namespace may submit without one, which
+	// spec.intake.authentication decides. False is no fault: Ready does not follow.
+	ConditionIntakeAuthenticated = "IntakeAuthenticated"
 	// ConditionHasDeadLetters is True when jobs wait for a person to re-drive or
 	// drop them.
 	ConditionHasDeadLetters = "HasDeadLetters"
@@ -185,6 +189,19 @@ const (
 	// ReasonVerificationUnknown: the producer has not reported how it verifies
 	// tokens, or is of a version that does not.
 	ReasonVerificationUnknown = "VerificationUnknown"
+)
+
+// Reasons of IntakeAuthenticated
+const (
+	// ReasonTokens: every caller of the intake presents a ServiceAccount token.
+	ReasonTokens = "Tokens"
+	// ReasonTrustedNamespace: live pods of the namespace submit jobs and look them
+	// up without a token, known by their address. A message tells that a producer
+	// has not taken a change of spec.intake.authentication yet.
+	ReasonTrustedNamespace = "TrustedNamespace"
+	// ReasonAuthenticationUnknown: no producer has reported yet how callers of the
+	// intake are known.
+	ReasonAuthenticationUnknown = "AuthenticationUnknown"
 )
 
 // Reasons of WorkersBound

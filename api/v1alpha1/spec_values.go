@@ -24,6 +24,12 @@ func (f *WorkPullingFlow) IsSuspended() bool { return f.Spec.Suspend == SwitchEn
 // 1 where an object has not been through the API server yet.
 func (f *WorkPullingFlow) ProducerReplicas() int32 { return max(f.Spec.Producer.Replicas, 1) }
 
+// TrustsNamespace says whether pods of the flow's namespace may submit without a
+// token.
+func (f *WorkPullingFlow) TrustsNamespace() bool {
+	return f.Spec.Intake.Authentication == IntakeTrustedNamespace
+}
+
 // IsPaused says whether rollouts of the pool are held.
 func (p *WorkerPool) IsPaused() bool { return p.Spec.Paused == SwitchEnabled }
 

@@ -79,6 +79,12 @@ type WorkPullingFlowSpec struct {
 	// +kubebuilder:default={type: Local}
 	Queue QueueSpec `json:"queue,omitzero"`
 
+	// intake governs who may submit jobs over the network.
+	//
+	// +optional
+	// +kubebuilder:default={authentication: Token}
+	Intake IntakeSpec `json:"intake,omitzero"`
+
 	// backlog bounds the jobs that are admitted while no worker has free demand.
 	//
 	// +optional
@@ -364,6 +370,34 @@ type ConnectionSecretRef struct {
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
 	Key string `json:"key,omitempty"`
 }
+
+// IntakeSpec governs who may submit jobs over the network.
+type IntakeSpec struct {
+	// authentication is how a caller of the intake proves who it is. Token asks
+	// each for a ServiceAccount token of audience workpulling.dev, with rights on
+	// workpullingflows/jobs. TrustedNamespace also lets live pods of the namespace
+	// of the flow submit jobs and look them up without a token, known by the
+	// address that they call from; pods with hostNetwork are not among them. Who
+	// can send from the address of such a pod can submit then. A caller that
+	// presents a token is judged by it all the same, dead letters and orphans
+	// always need one, and so does a worker. Takes effect without a restart.
+	//
+	// +optional
+	// +kubebuilder:default=Token
+	Authentication IntakeAuthentication `json:"authentication,omitempty"`
+}
+
+// IntakeAuthentication is how a caller of the intake proves who it is.
+//
+// +kubebuilder:validation:Enum=Token;TrustedNamespace
+type IntakeAuthentication string
+
+const (
+	// IntakeToken asks every caller for a token.
+	IntakeToken IntakeAuthentication = "Token"
+	// IntakeTrustedNamespace lets live pods of the namespace submit without one.
+	IntakeTrustedNamespace IntakeAuthentication = "TrustedNamespace"
+)
 
 // LocalQueueSpec configures the volume of a Local queue.
 type LocalQueueSpec struct {

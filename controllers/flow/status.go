@@ -16,6 +16,7 @@ import (
 var (
 	announced = []string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionQueueAvailable, v1alpha1.ConditionDeliveryFailed, v1alpha1.ConditionHasDeadLetters,
+		v1alpha1.ConditionIntakeAuthenticated,
 	}
 	inverted = []string{v1alpha1.ConditionDeliveryFailed, v1alpha1.ConditionHasDeadLetters}
 )
@@ -37,7 +38,7 @@ func makeStatus(o *observation, p plan, a applied) (v1alpha1.WorkPullingFlowStat
 	workers, tokens := o.workersBound(), o.tokensVerified(producer)
 	failed := o.deliveryFailed()
 	changed := conditions.Set(&status.Conditions, o.flow.Generation,
-		o.ready(p, producer, queue, tokens, failed), producer, queue, workers, tokens, failed, o.hasDeadLetters())
+		o.ready(p, producer, queue, tokens, failed), producer, queue, workers, tokens, o.intakeAuthenticated(p), failed, o.hasDeadLetters())
 	o.rememberFailure(&status, changed)
 	return status, changed
 }

@@ -262,6 +262,65 @@ func TestSuspensionIsInForceWhenTheProducerSaysSo(t *testing.T) {
 	}
 }
 
+// An opened door counts from the edit on, and a closed one when every producer has taken the edit.
+func TestTheIntakeIsAuthenticatedWhenEveryProducerSaysSo(t *testing.T) {
+	const older, newer = "hash-before", "hash-after"
+	member := func(hash string) *protocolv1.FlowStats {
+		return &protocolv1.FlowStats{FlowUid: "uid", PodUid: "b", ConfigHash: hash}
+	}
+	cases := map[string]struct {
+		trusted  bool
+		hash     string // "" for no report
+		standbys []*protocolv1.FlowStats
+		shared   bool
+		pods     int
+		told     string // status of the condition before
+		want     string
+		waits    bool
+	}{
+		"a new flow":                                {want: "Unknown/AuthenticationUnknown"},
+		"tokens":                                    {hash: newer, want: "True/Tokens"},
+		"another edit waits":                        {hash: older, told: "True", want: "True/Tokens"},
+		"another operator":                          {told: "True", want: "True/Tokens"},
+		"trusted":                                   {trusted: true, hash: newer, told: "True", want: "False/TrustedNamespace"},
+		"trusted, not taken":                        {trusted: true, hash: older, told: "True", want: "False/TrustedNamespace", waits: true},
+		"trusted, no report":                        {trusted: true, want: "False/TrustedNamespace", waits: true},
+		"closed, not taken":                         {hash: older, told: "False", want: "False/TrustedNamespace", waits: true},
+		"closed, no report":                         {told: "False", want: "False/TrustedNamespace", waits: true},
+		"closed":                                    {hash: newer, told: "False", want: "True/Tokens"},
+		"closed, a standby has not taken it":        {hash: newer, shared: true, pods: 2, standbys: []*protocolv1.FlowStats{member(older)}, told: "False", want: "False/TrustedNamespace", waits: true},
+		"closed, a standby does not report":         {hash: newer, shared: true, pods: 2, told: "False", want: "False/TrustedNamespace", waits: true},
+		"closed, the standby has taken it":          {hash: newer, shared: true, pods: 2, standbys: []*protocolv1.FlowStats{member(newer)}, told: "False", want: "True/Tokens"},
+		"trusted again, a standby has not taken it": {trusted: true, hash: newer, shared: true, pods: 2, standbys: []*protocolv1.FlowStats{member(older)}, want: "False/TrustedNamespace", waits: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := serving()
+			if tc.trusted {
+				o.flow.Spec.Intake.Authentication = v1alpha1.IntakeTrustedNamespace
+			}
+			if tc.shared {
+				o.flow.Spec.Queue.Type, o.pods = v1alpha1.QueuePostgreSQL, make([]corev1.Pod, tc.pods)
+			}
+			switch tc.told {
+			case "True":
+				conditions.Set(&o.flow.Status.Conditions, 2, conditions.True(v1alpha1.ConditionIntakeAuthenticated, v1alpha1.ReasonTokens, ""))
+			case "False":
+				conditions.Set(&o.flow.Status.Conditions, 2, conditions.False(v1alpha1.ConditionIntakeAuthenticated, v1alpha1.ReasonTrustedNamespace, ""))
+			}
+			if tc.hash == "" {
+				o.stats = flowstats.Snapshot{}
+			} else {
+				o.stats.Stats.ConfigHash, o.stats.Standbys = tc.hash, tc.standbys
+			}
+			c := o.intakeAuthenticated(plan{configHash: newer})
+			if got := string(c.Status) + "/" + c.Reason; got != tc.want || strings.Contains(c.Message, notTaken) != tc.waits {
+				t.Errorf("%s: %q, want %s", got, c.Message, tc.want)
+			}
+		})
+	}
+}
+
 // Another operator, or one that has just started, has not waited long enough to call a producer silent.
 func TestSilenceOutlivesTheOperator(t *testing.T) {
 	o := serving()

@@ -35,6 +35,7 @@ func ProducerDocument(flow *v1alpha1.WorkPullingFlow, intake runtimeconfig.Intak
 		MaxWindow:              int(spec.MaxFlowControlWindow),
 		Dispatch:               string(spec.Dispatch),
 		RecoverNonce:           spec.RecoverNonce,
+		TrustNamespace:         flow.TrustsNamespace(),
 		AllowedServiceAccounts: allowed,
 	}
 }

@@ -54,6 +54,8 @@ type Producer struct {
 	// nonce, as far as the operator knows: the queue is not loaded then.
 	RecoverNonce int64 `json:"recoverNonce,omitempty"`
 	Halted       *Halt `json:"halted,omitempty"`
+	// TrustNamespace lets live pods of the namespace submit and look jobs up without a token.
+	TrustNamespace bool `json:"trustNamespace,omitempty"`
 	// AllowedServiceAccounts restricts whose pods may bind; empty = any ServiceAccount of a pod that a pool of this flow owns.
 	AllowedServiceAccounts []string `json:"allowedServiceAccounts,omitempty"`
 }

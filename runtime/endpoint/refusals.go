@@ -5,11 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/workpulling/workpulling/runtime/transport"
 )
 
-// refusals counts refused identities by a closed set of labels, and says when one of a label is worth a line.
-type refusals struct {
+// Refusals counts refused identities by a closed set of labels, and says when one of a label is worth a line. The zero value is ready.
+type Refusals struct {
 	mu     sync.Mutex
 	counts map[transport.Label]uint64
 	lines  map[transport.Label]*pace
@@ -18,7 +20,7 @@ type refusals struct {
 
 // add counts a refusal. line says whether to log it, which is once in a while for a label, and others how many were refused for the same
 // reason since the last line.
-func (r *refusals) add(label transport.Label, now time.Time) (line bool, others uint64) {
+func (r *Refusals) add(label transport.Label, now time.Time) (line bool, others uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counts == nil {
@@ -36,17 +38,21 @@ func (r *refusals) add(label transport.Label, now time.Time) (line bool, others 
 	return true, others
 }
 
-func (r *refusals) snapshot() map[transport.Label]uint64 {
+func (r *Refusals) snapshot() map[transport.Label]uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.counts)
 }
 
-// NoteRefusal counts a refusal, and logs it at most once a minute for each label. Those outside of this package, such as in the HTTP intake,
-// are told here too.
-func (p *Producer) NoteRefusal(refusal *transport.Refusal) {
-	if line, others := p.refused.add(refusal.Label, p.options.Clock.Now()); line {
-		p.log.Info("refused a caller; more for the same reason are counted and not logged for a minute",
+// Note counts a refusal, and logs it at most once a minute for each label.
+func (r *Refusals) Note(log logr.Logger, refusal *transport.Refusal, now time.Time) {
+	if line, others := r.add(refusal.Label, now); line {
+		log.Info("refused a caller; more for the same reason are counted and not logged for a minute",
 			"label", refusal.Label, "reason", refusal.Reason, "others", others)
 	}
+}
+
+// NoteRefusal notes a refusal of the flow. Those outside of this package, such as in the HTTP intake, are told here too.
+func (p *Producer) NoteRefusal(refusal *transport.Refusal) {
+	p.refused.Note(p.log, refusal, p.options.Clock.Now())
 }

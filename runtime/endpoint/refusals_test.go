@@ -10,7 +10,7 @@ import (
 // A refusal is a line at most once a minute for each label, and every one is counted.
 func TestRefusalsAreLoggedOnceAMinuteALabel(t *testing.T) {
 	now := time.Unix(1_900_000_000, 0)
-	var r refusals
+	var r Refusals
 	lines, others := 0, uint64(0)
 	for second := range 121 {
 		for _, label := range []transport.Label{transport.LabelTokenExpired, transport.LabelForbidden} {

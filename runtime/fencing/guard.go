@@ -41,6 +41,8 @@ type Options struct {
 	Audience string
 	// AllowedServiceAccounts restricts whose pods may bind; it may change. nil or empty: any of a pod that a pool of this flow owns.
 	AllowedServiceAccounts func() []string
+	// TrustNamespace says whether pods of the namespace may submit without a token; it may change. nil: never.
+	TrustNamespace func() bool
 	// OnPodGone is told the UID of every deleted pod of the namespace: positive evidence that its process is over.
 	OnPodGone func(podUID string)
 	// OnIncarnationOver is told which process of a pod is over, because a newer one holds the pod's Lease or the Lease was deleted.
@@ -72,6 +74,7 @@ type Guard struct {
 	silence              atomic.Pointer[time.Time] // when the API server last did not answer about an object
 	// incarnations tells which process of a pod may bind.
 	incarnations *incarnations
+	neighbours   *Neighbours
 }
 
 var (
@@ -118,6 +121,7 @@ func New(options Options, clients Clients) *Guard {
 		}
 	}
 	g.submitters.recallGrants(g.recall.kept.Grants)
+	g.neighbours = newNeighbours(options, clients.Dynamic)
 	g.incarnations = newIncarnations(&g.options, clients.Dynamic, g.recall.kept.Leases, g.recall.changed)
 	return g
 }
@@ -136,6 +140,9 @@ func recordIn(options Options, name string) record {
 	}
 	return record{path: filepath.Join(options.StateDir, "identity-"+name), owner: options.FlowUID}
 }
+
+// Neighbours knows who may submit without a token, if anybody may. Run keeps it.
+func (g *Guard) Neighbours() *Neighbours { return g.neighbours }
 
 // tick is how often is looked whether something is due.
 const tick = time.Second
@@ -169,6 +176,7 @@ func (g *Guard) Run(ctx context.Context) error {
 	parts.Go(func() { g.podCache.RunWithContext(ctx) })
 	parts.Go(func() { g.incarnations.informer.RunWithContext(ctx) })
 	parts.Go(func() { g.incarnations.compare(ctx) })
+	parts.Go(func() { g.neighbours.run(ctx) })
 	parts.Go(func() {
 		every(ctx, func() {
 			if g.keys.due() {
@@ -404,7 +412,7 @@ func (g *Guard) AuthenticateSubmitter(ctx context.Context, token, verb string) (
 		return transport.Submitter{}, err
 	}
 	if g.isMember(ctx, who, verb) {
-		return transport.Submitter{Subject: who.user.Username}, nil
+		return transport.Submitter{Subject: who.user.Username, Member: true}, nil
 	}
 	if err := g.submitters.allowed(ctx, token, verb, who); err != nil {
 		return transport.Submitter{}, err

@@ -24,8 +24,13 @@ type Authenticator interface {
 
 // Submitter is an authenticated and authorised caller of the intake.
 type Submitter struct {
-	// Subject is the user name as the API server knows it, such as system:serviceaccount:shop:orders.
+	// Subject is the user name as the API server knows it, such as system:serviceaccount:shop:orders; of a Neighbour the name of a
+	// ServiceAccount of the flow's namespace.
 	Subject string
+	// Neighbour says that the caller presented no token: it is let in because its address is that of a pod which runs as Subject.
+	Neighbour bool
+	// Member says that the caller is another producer of the flow, which may say for whom it passes a request on.
+	Member bool
 }
 
 // IncarnationAuthenticator is what an Authenticator is too that knows which of the processes of a pod may bind.
@@ -58,6 +63,12 @@ const (
 	LabelLeaseMissing         Label = "lease-missing"                // the process does not hold its pod's Lease yet
 	LabelServiceAccount       Label = "serviceaccount"               // ServiceAccount or namespace not allowed (B-267)
 	LabelForbidden            Label = "forbidden"                    // authenticated, but not authorised
+	LabelAddressUnknown       Label = "address-unknown"              // no token, and no live pod of the namespace has the address
+	LabelAddressHost          Label = "address-host"                 // no token, and the address is that of a node
+	LabelAddressShared        Label = "address-shared"               // no token, and several live pods are said to have the address
+	LabelAddressTerminating   Label = "address-terminating"          // no token, and the pod with the address is being deleted
+	LabelAddressFinished      Label = "address-finished"             // no token, and the pod with the address has ended
+	LabelAddressUnchecked     Label = "address-unchecked"            // no token, and whose the address is cannot be told now
 	LabelUnavailable          Label = "unavailable"                  // cannot decide now
 	LabelCoolingDown          Label = "cooling-down"                 // too many malformed frames (B-204)
 	LabelPeerMismatch         Label = "registration-of-another-peer" // the registration names another pod than the token (B-081)
@@ -88,7 +99,7 @@ func AsRefusal(err error) *Refusal {
 func (r *Refusal) Status() error {
 	code := codes.Unauthenticated
 	switch r.Label {
-	case LabelUnavailable, LabelCoolingDown, LabelLeaseMissing:
+	case LabelUnavailable, LabelAddressUnchecked, LabelCoolingDown, LabelLeaseMissing:
 		code = codes.Unavailable
 	case LabelForbidden, LabelPodForeign, LabelServiceAccount, LabelPeerMismatch:
 		code = codes.PermissionDenied

@@ -40,8 +40,8 @@ func mediaType(header http.Header) string {
 	return kind
 }
 
-// decodeJobs turns a body of a media type into jobs, which do not refer to it.
-func decodeJobs(header http.Header, kind, subject string, body []byte) ([]decoded, error) {
+// decodeJobs turns a body of a media type into jobs, which do not refer to it. An idempotency key belongs to scope.
+func decodeJobs(header http.Header, kind, scope string, body []byte) ([]decoded, error) {
 	switch {
 	case kind == typeEventBatch:
 		return newReader(header).many(body)
@@ -51,7 +51,7 @@ func decodeJobs(header http.Header, kind, subject string, body []byte) ([]decode
 		event, err := decodeBinary(header, body)
 		return []decoded{fromEvent(header, event, err)}, nil
 	default:
-		return []decoded{decodePlain(header, subject, body)}, nil
+		return []decoded{decodePlain(header, scope, body)}, nil
 	}
 }
 
@@ -65,7 +65,7 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", protocol.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-func decodePlain(header http.Header, subject string, body []byte) decoded {
+func decodePlain(header http.Header, scope string, body []byte) decoded {
 	key := header.Get(headerKey)
 	if n := len(header.Values(headerKey)); n > 1 {
 		return decoded{err: malformed("the header %s is there %d times", headerKey, n)}
@@ -73,7 +73,7 @@ func decodePlain(header http.Header, subject string, body []byte) decoded {
 	if key == "" {
 		return decoded{err: malformed("send a CloudEvent, or a plain body with an %s header: without a key a repeat could not be told from a new job", headerKey)}
 	}
-	return checked(protocol.Job{MessageID: keyID(subject, key), Headers: kept(header), Payload: bytes.Clone(body)})
+	return checked(protocol.Job{MessageID: keyID(scope, key), Headers: kept(header), Payload: bytes.Clone(body)})
 }
 
 // kept are the headers that travel with a job besides the attributes of its event.

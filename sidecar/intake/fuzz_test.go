@@ -49,10 +49,10 @@ func FuzzMessageID(f *testing.F) {
 			return
 		}
 		same := who == otherWho && key == otherKey
-		if (keyID(who, key) == keyID(otherWho, otherKey)) != same {
+		if (keyOf(who, key) == keyOf(otherWho, otherKey)) != same {
 			t.Errorf("keys %q of %q and %q of %q", key, who, otherKey, otherWho)
 		}
-		if keyID(who, key) == eventID(otherWho, otherKey) {
+		if keyOf(who, key) == eventID(otherWho, otherKey) {
 			t.Errorf("key %q of %q and event %q of %q", key, who, otherKey, otherWho)
 		}
 	})

@@ -39,6 +39,8 @@ type Options struct {
 	Name       string
 	Flow       Flow
 	Authorizer Authorizer
+	// Neighbours lets callers in without a token, where the flow trusts its namespace; nil: nobody.
+	Neighbours Neighbours
 	// MaxPayload is the flow's limit for one payload in bytes; it may change (1 MiB where nil).
 	MaxPayload func() int
 	// Relay passes requests on while another process takes the jobs of the flow; nil where there is no other.
@@ -95,28 +97,12 @@ func setDefault(value *time.Duration, otherwise time.Duration) {
 	}
 }
 
-// Handler serves callers from anywhere: they present a token.
-func (i *Intake) Handler() http.Handler {
-	passOn := func(w http.ResponseWriter, r *http.Request, _ string) bool { return i.elsewhere(w, r, nil) }
-	return i.routes(door{passOn: passOn, who: func(r *http.Request, verb string) (transport.Submitter, error) {
-		token, err := transport.ParseBearer(r.Header.Get("Authorization"))
-		if err != nil {
-			return transport.Submitter{}, err
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
-		defer cancel()
-		submitter, err := i.options.Authorizer.AuthenticateSubmitter(ctx, token, verb)
-		if err != nil {
-			return transport.Submitter{}, transport.AsRefusal(err)
-		}
-		return submitter, nil
-	}})
-}
+// Handler serves callers from anywhere: they present a token, or Neighbours know their address.
+func (i *Intake) Handler() http.Handler { return i.routes(door{passOn: i.passOn, who: i.caller}) }
 
 // LocalHandler serves the app beside, over a Unix socket that nobody outside of the pod can reach: it acts as subject, the pod's
 // own ServiceAccount, and may submit and look jobs up; dead letters and orphans are a person's, and need a token.
 func (i *Intake) LocalHandler(subject string) http.Handler {
-	beside := func(verb string) bool { return verb == verbCreate || verb == verbGet }
 	return i.routes(door{
 		passOn: func(w http.ResponseWriter, r *http.Request, verb string) bool {
 			return beside(verb) && i.options.Relay != nil && i.elsewhere(w, r, i.options.Relay.ownToken)

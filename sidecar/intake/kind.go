@@ -102,6 +102,7 @@ var (
 
 const (
 	titleToken   = "The token is not accepted"
+	titleAddress = "The caller is not known by its address"
 	titleRights  = "The caller may not do this"
 	titleUnknown = "The caller cannot be checked now"
 )
@@ -141,6 +142,19 @@ var (
 			"It is bound to a pod that does not belong to this flow."),
 		transport.LabelPeerMismatch: kind(http.StatusUnauthorized, string(transport.LabelPeerMismatch), titleToken,
 			"It belongs to another peer than the one that is named."),
+		transport.LabelAddressUnknown: kind(http.StatusUnauthorized, string(transport.LabelAddressUnknown), titleAddress,
+			"There is no token, and no live pod of the flow's namespace has the address. A pod that has just started may repeat the request in a moment; "+
+				"anybody else presents a token."),
+		transport.LabelAddressHost: kind(http.StatusUnauthorized, string(transport.LabelAddressHost), titleAddress,
+			"There is no token, and the address is that of a node, as pods with hostNetwork have it: present a token."),
+		transport.LabelAddressShared: kind(http.StatusUnauthorized, string(transport.LabelAddressShared), titleAddress,
+			"There is no token, and several live pods are said to have the address: repeat the request in a moment, or present a token."),
+		transport.LabelAddressTerminating: kind(http.StatusUnauthorized, string(transport.LabelAddressTerminating), titleAddress,
+			"There is no token, and the pod with the address is being deleted: present a token, or submit before the pod ends."),
+		transport.LabelAddressFinished: kind(http.StatusUnauthorized, string(transport.LabelAddressFinished), titleAddress,
+			"There is no token, and the pod with the address has ended: present a token."),
+		transport.LabelAddressUnchecked: kind(http.StatusServiceUnavailable, string(transport.LabelAddressUnchecked), titleUnknown,
+			"There is no token, and whose the address is cannot be told now. Nothing was stored: repeat the request after the time in Retry-After."),
 		transport.LabelServiceAccount: kind(http.StatusForbidden, string(transport.LabelServiceAccount), titleRights,
 			"Its ServiceAccount or namespace is not allowed here."),
 		transport.LabelForbidden: kind(http.StatusForbidden, string(transport.LabelForbidden), titleRights,

@@ -117,19 +117,20 @@ func (i *Intake) elsewhere(w http.ResponseWriter, r *http.Request, credential fu
 	if mediaType(r.Header) == typeLines {
 		w = i.rolling(w)
 	}
-	relay.pass(w, r, to.Address, credential)
+	onward := r.Clone(r.Context())
+	onward.Header.Del(headerNeighbour) // only we say that
+	if credential != nil {
+		if err := credential(onward.Header); err != nil {
+			i.unpassed(err).write(w)
+			return true
+		}
+	}
+	relay.pass(w, onward, to.Address)
 	return true
 }
 
 // pass is the hop.
-func (r *Relay) pass(w http.ResponseWriter, request *http.Request, address string, credential func(http.Header) error) {
-	onward := request.Clone(request.Context())
-	if credential != nil {
-		if err := credential(onward.Header); err != nil {
-			lost().write(w)
-			return
-		}
-	}
+func (r *Relay) pass(w http.ResponseWriter, onward *http.Request, address string) {
 	proxy := httputil.ReverseProxy{
 		Transport: r.transport,
 		Rewrite: func(p *httputil.ProxyRequest) {

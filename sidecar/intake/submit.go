@@ -55,7 +55,7 @@ func (i *Intake) take(w http.ResponseWriter, r *http.Request, kind string, by tr
 		return nil, err
 	}
 	defer release()
-	jobs, err := decodeJobs(r.Header, kind, by.Subject, body)
+	jobs, err := decodeJobs(r.Header, kind, scopeOf(by), body)
 	if err != nil {
 		return nil, err
 	}

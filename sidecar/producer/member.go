@@ -58,6 +58,8 @@ type member struct {
 	seat   atomic.Pointer[seat]
 	view   atomic.Pointer[view]
 	fenced atomic.Uint64
+	// refused are the callers that were turned away while standing by.
+	refused endpoint.Refusals
 }
 
 // seat is one turn of having the queue.
@@ -305,11 +307,13 @@ func (m *member) incarnationOver(podUID, bootNonce, reason string) {
 	}
 }
 
-// noteRefusal counts a refusal at the intake.
+// noteRefusal counts a refusal at the intake. One that stands by refuses callers without a token, and has no figures but the log.
 func (m *member) noteRefusal(refusal *transport.Refusal) {
 	if p := m.producer(); p != nil {
 		p.NoteRefusal(refusal)
+		return
 	}
+	m.refused.Note(m.log, refusal, time.Now()) //nolint:forbidigo // the pace of a log
 }
 
 // producer is the one that has the seat, nil while standing by.

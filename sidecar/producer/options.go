@@ -12,6 +12,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/protocol"
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/transport"
+	"github.com/workpulling/workpulling/sidecar/intake"
 )
 
 // Options says where a producer sidecar finds its world. DefaultOptions gives the paths and ports that the operator builds pods with.
@@ -39,6 +40,8 @@ type Options struct {
 	// Authenticator replaces the checks against the API server where there is none, and Lease then the flow's Lease.
 	Authenticator transport.Authenticator
 	Lease         Lease
+	// Neighbours replaces what the API server tells of the pods of the namespace, where Authenticator replaces the rest. It is given the switch.
+	Neighbours func(trusted func() bool) intake.Neighbours
 	// OpenQueue replaces the back-end of the document's type, for tests.
 	OpenQueue func(ctx context.Context, window time.Duration) (queue.WorkQueue, error)
 }

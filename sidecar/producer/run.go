@@ -145,6 +145,7 @@ func (s *sidecar) authenticator(document runtimeconfig.Producer) (transport.Auth
 		Namespace: document.Namespace, Flow: document.Flow, StatefulSet: runtimeconfig.ProducerName(document.Flow),
 		Audience:               runtimeconfig.TokenAudience,
 		AllowedServiceAccounts: func() []string { return s.document.Load().Value.AllowedServiceAccounts },
+		TrustNamespace:         s.trustsNamespace,
 		OnPodGone:              func(uid string) { s.member.podGone(uid) },
 		StateDir:               s.DataDir, FlowUID: document.FlowUID,
 		OnIncarnationOver: func(uid, boot, reason string) { s.member.incarnationOver(uid, boot, reason) },
@@ -155,6 +156,21 @@ func (s *sidecar) authenticator(document runtimeconfig.Producer) (transport.Auth
 	}
 	s.guard = guard
 	return guard, nil
+}
+
+// trustsNamespace says whether pods of the namespace submit without a token.
+func (s *sidecar) trustsNamespace() bool { return s.document.Load().Value.TrustNamespace }
+
+// neighbours knows who may submit without a token; nil where nobody ever may.
+func (s *sidecar) neighbours() intake.Neighbours {
+	switch {
+	case s.Options.Neighbours != nil:
+		return s.Options.Neighbours(s.trustsNamespace)
+	case s.guard != nil:
+		telemetry.RegisterNeighbours(s.registry, s.trustsNamespace, s.guard.Neighbours().Outcomes)
+		return s.guard.Neighbours()
+	}
+	return nil
 }
 
 // verification is what the metrics tell of the identity checks.
@@ -172,7 +188,7 @@ func (s *sidecar) openIntake(
 		s.relay = intake.NewRelay(s.member.route, s.TokenFile, &http.Transport{TLSClientConfig: transport.ClientTLS(s.CAFile, s.host())})
 	}
 	s.door = intake.New(intake.Options{
-		Name: document.Flow, Flow: flow{s.member}, Authorizer: authorizer, Relay: s.relay,
+		Name: document.Flow, Flow: flow{s.member}, Authorizer: authorizer, Neighbours: s.neighbours(), Relay: s.relay,
 		MaxPayload: func() int { return maxPayload(s.document.Load().Value) },
 		Volatile:   document.QueueType == queueMemory,
 		Log:        s.Log.WithName("intake"), OnAnswer: answers.Count, OnRefusal: s.member.noteRefusal,
@@ -289,6 +305,9 @@ func (s *sidecar) apply(next config.Document[runtimeconfig.Producer]) {
 		if former.Value.RecoverNonce != next.Value.RecoverNonce {
 			p.Recover()
 		}
+	}
+	if was := s.document.Load().Value.TrustNamespace; was != next.Value.TrustNamespace {
+		s.Log.Info("Who may submit without a token changes", "podsOfTheNamespace", next.Value.TrustNamespace)
 	}
 	s.document.Store(&next) // last, because its hash tells the operator that all of it is in force
 }

@@ -158,6 +158,12 @@ func (p *pod) submit(key, query string) (int, string) {
 	}
 	request.Header.Set("Idempotency-Key", key)
 	request.Header.Set("Authorization", "Bearer user:alice")
+	return p.answer(request)
+}
+
+// answer is what the intake says to a request.
+func (p *pod) answer(request *http.Request) (int, string) {
+	p.t.Helper()
 	response, err := p.client.Do(request)
 	if err != nil {
 		p.t.Fatal(err)

@@ -30,6 +30,7 @@ func MakeFlow(name, namespace string) *FlowBuilder {
 				Retry:                   v1alpha1.QueueRetrySpec{Attempts: 3, BackoffMilliseconds: 100},
 				OperationTimeoutSeconds: 10,
 			},
+			Intake:                     v1alpha1.IntakeSpec{Authentication: v1alpha1.IntakeToken},
 			Backlog:                    v1alpha1.BacklogSpec{MaxJobs: ptr.To[int64](1000000), MaxBytes: ptr.To[int64](1 << 30)},
 			Payload:                    v1alpha1.PayloadSpec{MaxBytes: 1 << 20},
 			DeduplicationWindowSeconds: 600,
@@ -122,6 +123,12 @@ func (b *FlowBuilder) Backoff(initialMilliseconds, maxMilliseconds int32) *FlowB
 // Liveness sets the heartbeat and the deadline of a silent worker.
 func (b *FlowBuilder) Liveness(heartbeatSeconds, deadlineSeconds int32) *FlowBuilder {
 	b.flow.Spec.Liveness = v1alpha1.LivenessSpec{HeartbeatSeconds: heartbeatSeconds, DeadlineSeconds: deadlineSeconds}
+	return b
+}
+
+// TrustedNamespace lets pods of the namespace submit without a token.
+func (b *FlowBuilder) TrustedNamespace() *FlowBuilder {
+	b.flow.Spec.Intake.Authentication = v1alpha1.IntakeTrustedNamespace
 	return b
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/workpulling/workpulling/runtime/transport"
 )
 
-// Tokens is an Authenticator that believes "pod:<uid>" to be the worker pod with that UID and "user:<name>" to be a submitter,
-// unless told otherwise by Refuse.
+// Tokens is an Authenticator that believes "pod:<uid>" to be the worker pod with that UID and "user:<name>" to be a submitter, and
+// "member:<name>" to be another producer of the flow, unless told otherwise by Refuse.
 type Tokens struct {
 	mu      sync.Mutex
 	refused error
@@ -48,6 +48,9 @@ func (a *Tokens) AuthenticateWorker(_ context.Context, token string) (delivery.W
 
 // AuthenticateSubmitter implements transport.Authenticator.
 func (a *Tokens) AuthenticateSubmitter(_ context.Context, token, _ string) (transport.Submitter, error) {
+	if name, err := a.check(token, "member:"); err == nil {
+		return transport.Submitter{Subject: name, Member: true}, nil
+	}
 	name, err := a.check(token, "user:")
 	return transport.Submitter{Subject: name}, err
 }

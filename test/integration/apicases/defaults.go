@@ -12,6 +12,7 @@ queue:
   type: Local
   retry: {attempts: 3, backoffMilliseconds: 100}
   operationTimeoutSeconds: 10
+intake: {authentication: Token}
 backlog: {maxJobs: 1000000, maxBytes: 1073741824}
 payload: {maxBytes: 1048576}
 deduplicationWindowSeconds: 600

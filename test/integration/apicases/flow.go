@@ -168,6 +168,12 @@ var flowCases = []Case{
 		Name: "a dispatch that does not exist", Base: Flow, Object: []string{`spec: {dispatch: Random}`},
 		Refused: `Unsupported value: "Random"`,
 	},
+	{Name: "a trusted namespace", Base: Flow, Object: []string{`spec: {intake: {authentication: TrustedNamespace}}`}},
+	{Name: "a change to a trusted namespace", Base: Flow, Update: []string{`spec: {intake: {authentication: TrustedNamespace}}`}},
+	{
+		Name: "an intake that trusts everybody", Base: Flow, Object: []string{`spec: {intake: {authentication: None}}`},
+		Refused: `Unsupported value: "None"`,
+	},
 	{Name: "allowed ServiceAccounts", Base: Flow, Object: []string{`spec: {allowedServiceAccounts: [packers, packers.eu]}`}},
 	{
 		Name: "an allowed ServiceAccount named twice", Base: Flow, Object: []string{`spec: {allowedServiceAccounts: [packers, packers]}`},
