@@ -88,7 +88,7 @@ func judgeIncarnation(boot string, seen sight, now look) judgement {
 	case now == lookLimited:
 		return judgement{refusal: undecided("too many Leases are asked for at a time")}
 	case seen.Boot == boot:
-		return judgement{refusal: refuse(transport.LabelLeaseDeleted, retrySoon, "the Lease of the pod was deleted: the sidecar has to start anew")}
+		return judgement{refusal: over(transport.LabelLeaseDeleted, "the Lease of the pod was deleted: the sidecar has to start anew")}
 	case now == lookSilent:
 		return judgement{}
 	case now == lookAbsent:
@@ -99,8 +99,11 @@ func judgeIncarnation(boot string, seen sight, now look) judgement {
 	return judgement{refusal: superseded("another process of this pod holds its Lease")}
 }
 
-func superseded(reason string) *transport.Refusal {
-	return &transport.Refusal{Code: protocol.RefusedSuperseded, Label: transport.LabelLeaseHeld, Reason: reason, RetryAfter: retrySoon}
+func superseded(reason string) *transport.Refusal { return over(transport.LabelLeaseHeld, reason) }
+
+// over refuses a process that will never bind again. Its code makes the process look at its Lease at once, and end.
+func over(label transport.Label, reason string) *transport.Refusal {
+	return &transport.Refusal{Code: protocol.RefusedSuperseded, Label: label, Reason: reason, RetryAfter: retrySoon}
 }
 
 // unheld is no refusal of the worker: it will have its Lease in a moment.

@@ -136,7 +136,7 @@ func TestWhoMayBind(t *testing.T) {
 			lookSilent: admitted, lookLimited: later + string(transport.LabelUnavailable),
 		}},
 		"its Lease was deleted": {deleted, answers{
-			notLooked: ask, lookAbsent: "identity " + string(transport.LabelLeaseDeleted), lookSilent: "identity " + string(transport.LabelLeaseDeleted),
+			notLooked: ask, lookAbsent: lost + string(transport.LabelLeaseDeleted), lookSilent: lost + string(transport.LabelLeaseDeleted),
 			lookLimited: later + string(transport.LabelUnavailable),
 		}},
 		"the Lease of the one before was deleted": {othersDeleted, answers{

@@ -80,7 +80,7 @@ const (
 	RefusedSuspended       RefusalCode = "suspended"          // the flow is suspended, draining or failed
 	RefusedUnknownBinding  RefusalCode = "unknown-binding"    // binding id or secret do not match (B-141)
 	RefusedVersion         RefusalCode = "version"            // the protocol versions have nothing in common (B-095)
-	RefusedSuperseded      RefusalCode = "superseded"         // a newer incarnation of the same pod is bound (B-089)
+	RefusedSuperseded      RefusalCode = "superseded"         // this incarnation is over: a newer one of its pod took its place, or its Lease is gone (B-089)
 	RefusedCoolingDown     RefusalCode = "cooling-down"       // repeated violations; try again later (B-204)
 	RefusedIdentity        RefusalCode = "identity"           // token, pod, pool or ServiceAccount not accepted (B-080…B-083)
 	RefusedUnavailable     RefusalCode = "unavailable"        // cannot decide now; retry later (B-091)
