@@ -34,7 +34,8 @@ var _ = Describe("A worker that leaves under load", Label("drain"), func() {
 		GinkgoHelper()
 		Expect(b.get(ctx, "patch", "workerpool/documents", "--type=json",
 			`-p=[{"op":"add","path":"/spec/template/metadata/annotations","value":{"example.com/restarted":"now"}}]`)).Error().NotTo(HaveOccurred())
-		Eventually(b.get).WithContext(ctx).WithArguments("get", "workerpool/documents", "-o", "jsonpath={.status.updated} {.status.draining}").Should(Equal("3 0"))
+		Eventually(b.get).WithContext(ctx).WithArguments("get", "workerpool/documents", "-o", "jsonpath={.status.updated} {.status.draining}").
+			WithTimeout(4 * time.Minute).Should(Equal("3 0"))
 	}), SpecTimeout(6*time.Minute))
 
 	It("by eviction finishes what it runs", leaving(func(ctx context.Context, b *bed) {

@@ -78,12 +78,18 @@ func (i *intruder) refusals(ctx context.Context, reason transport.Label) (float6
 	return metrics.Total("workpulling_flow_refused_identities_total", "reason", string(reason)), nil
 }
 
-// isRefused expects that a registration is answered with a refusal and counted under its reason, at least once.
+// isRefused expects that a registration for a pod, by a process that it never had, is refused.
 func (i *intruder) isRefused(ctx context.Context, token, podUID string, reason transport.Label) {
+	GinkgoHelper()
+	i.isRefusedAs(ctx, token, protocol.Incarnation{PodUID: podUID, BootNonce: "intruder"}, reason)
+}
+
+// isRefusedAs expects that a registration is answered with a refusal and counted under its reason, at least once.
+func (i *intruder) isRefusedAs(ctx context.Context, token string, incarnation protocol.Incarnation, reason transport.Label) {
 	GinkgoHelper()
 	before, err := i.refusals(ctx, reason)
 	Expect(err).NotTo(HaveOccurred())
-	answer, err := i.register(ctx, token, protocol.Incarnation{PodUID: podUID, BootNonce: "intruder"})
+	answer, err := i.register(ctx, token, incarnation)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(answer).To(BeAssignableToTypeOf(protocol.RegistrationRefused{}), "it was taken for a worker")
 	refused := answer.(protocol.RegistrationRefused)

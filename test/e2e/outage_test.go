@@ -24,10 +24,10 @@ type pod struct{ name, uid, ip, node string }
 func (b *bed) podsOf(ctx context.Context, selector string) (all []pod) {
 	GinkgoHelper()
 	text, err := b.get(ctx, "get", "pods", "-l", selector, "-o",
-		`jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.podIP} {.spec.nodeName}{"\n"}{end}`)
+		`jsonpath={range .items[*]}{.metadata.name},{.metadata.uid},{.status.podIP},{.spec.nodeName}{"\n"}{end}`)
 	Expect(err).NotTo(HaveOccurred())
 	for line := range strings.Lines(text) {
-		words := strings.Fields(line)
+		words := strings.Split(strings.TrimSpace(line), ",")
 		Expect(words).To(HaveLen(4), line)
 		all = append(all, pod{words[0], words[1], words[2], words[3]})
 	}

@@ -40,7 +40,7 @@ var _ = Describe("A flow that has failed for good", Label("postgres", "recovery"
 			standbys, err := b.get(ctx, "get", "workpullingflow/invoices", "-o", "jsonpath={.status.producer.readyStandbys}")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(standbys).To(Equal("2"))
-		}).WithContext(ctx).Should(Succeed())
+		}).WithContext(ctx).WithTimeout(3 * time.Minute).Should(Succeed())
 		Expect(b.uids(ctx)).NotTo(ContainElements(before))
 		Consistently(b.condition).WithContext(ctx).WithArguments("workpullingflow/invoices", "DeliveryFailed").Should(MatchRegexp("^True (Store|Accept|Confirm)Conflict: "))
 

@@ -94,10 +94,12 @@ func tampered(token string) string {
 	return header + "." + base64.RawURLEncoding.EncodeToString(claims) + "." + signature
 }
 
-// tokensIn are the files of the tokens that kubelet keeps for a pod of the local cluster.
+// tokensIn are the files of the tokens that kubelet keeps for a pod of the local cluster, in memory that the pod's node alone has mounted.
 func tokensIn(p pod) []string {
 	GinkgoHelper()
-	pattern := filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), p.node, "kubelet", "pods", p.uid, "volumes", "kubernetes.io~projected", "*", "token")
+	node, err := harness.LocalCluster(root).Root(GinkgoT().Context(), p.node)
+	Expect(err).NotTo(HaveOccurred())
+	pattern := filepath.Join(node, "var", "lib", "kubelet", "pods", p.uid, "volumes", "kubernetes.io~projected", "*", "token")
 	files, err := filepath.Glob(pattern)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(files).NotTo(BeEmpty(), pattern)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -35,25 +36,47 @@ func (c *Cluster) Run(ctx context.Context, args ...string) error {
 
 // PID is the process of a component inside its member.
 func (c *Cluster) PID(ctx context.Context, member, component string) (int, error) {
-	text, err := c.output(ctx, "status", "--output=json")
+	m, err := c.member(ctx, member)
 	if err != nil {
 		return 0, err
 	}
-	var status struct {
-		Members []struct {
-			Name       string
-			Components map[string]struct{ PID int }
-		}
-	}
-	if err := json.Unmarshal(text, &status); err != nil {
-		return 0, fmt.Errorf("decoding the status of the cluster: %w", err)
-	}
-	for _, m := range status.Members {
-		if found := m.Components[component]; m.Name == member && found.PID != 0 {
-			return found.PID, nil
-		}
+	if found := m.Components[component]; found.PID != 0 {
+		return found.PID, nil
 	}
 	return 0, fmt.Errorf("no %s runs in %s", component, member)
+}
+
+// Root is the directory of this machine that shows the files of a member, those too that are mounted in there alone.
+func (c *Cluster) Root(ctx context.Context, member string) (string, error) {
+	m, err := c.member(ctx, member)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join("/proc", strconv.Itoa(m.PID), "root"), nil
+}
+
+// member is what the cluster says of one of its members.
+type member struct {
+	Name       string
+	PID        int
+	Components map[string]struct{ PID int }
+}
+
+func (c *Cluster) member(ctx context.Context, name string) (member, error) {
+	text, err := c.output(ctx, "status", "--output=json")
+	if err != nil {
+		return member{}, err
+	}
+	var status struct{ Members []member }
+	if err := json.Unmarshal(text, &status); err != nil {
+		return member{}, fmt.Errorf("decoding the status of the cluster: %w", err)
+	}
+	for _, m := range status.Members {
+		if m.Name == name {
+			return m, nil
+		}
+	}
+	return member{}, fmt.Errorf("the cluster has no %s", name)
 }
 
 func (c *Cluster) output(ctx context.Context, args ...string) ([]byte, error) {
