@@ -100,6 +100,12 @@ func MakeOld(tx *bolt.Tx) error {
 // JournalName is the journal in the directory.
 const JournalName = journalName
 
+// SmallJournal makes the journal of a new queue an eighth of the usual one, which each opening reads whole.
+func SmallJournal(options Options) Options {
+	options.half = largestHalf / 8
+	return options
+}
+
 // Hasty makes the journal of a new queue small and its layers of so many rows, so that they are written to the tree all the time.
 func Hasty(options Options, rows int) Options {
 	options.half, options.mostRows = smallestHalf, rows

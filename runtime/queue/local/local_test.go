@@ -30,9 +30,9 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("go.etcd.io/bbolt.verifyKeyOrder"), goleak.IgnoreTopFunction("go.etcd.io/bbolt.verifyPageReachable"))
 }
 
-// backend keeps what it writes in the journal for as long as it can.
+// backend keeps what it writes in the journal for as long as it can. The journal is a small one, for the suites open a thousand of them.
 var backend = queuetest.Backend{New: func(t testing.TB, options queuetest.Options) queuetest.Place {
-	return place(t, options, func(o local.Options) local.Options { return o })
+	return place(t, options, local.SmallJournal)
 }}
 
 // hasty writes it to the tree all the time.

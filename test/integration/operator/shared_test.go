@@ -122,7 +122,7 @@ var _ = Describe("A flow with a shared queue", func() {
 		Eventually(flowCondition(ctx, namespace, flowName, v1alpha1.ConditionReady)).Should(Equal("False/ConnectionSecretMissing"))
 	})
 
-	It("gives its producers the one Lease and no other", func(ctx SpecContext) {
+	It("lets its producers write the one Lease and no other", func(ctx SpecContext) {
 		namespace, _ := sharedFlow(ctx)
 		Expect(env.Client.Create(ctx, &coordinationv1.Lease{ObjectMeta: named(namespace, "somebody-elses")})).To(Succeed())
 		config := rest.CopyConfig(env.Config)
@@ -160,7 +160,11 @@ var _ = Describe("A flow with a shared queue", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(answered.Halted).To(BeEmpty())
 
-		_, err = open("somebody-elses").Read(ctx)
+		By("letting it see whose the workers' Leases are, and write none")
+		theirs := open("somebody-elses")
+		seen, err := theirs.Read(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = theirs.Hold(ctx, "a", 10*time.Second, seen)
 		Expect(err).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 
 		By("making it again when it is deleted")
