@@ -72,6 +72,7 @@ func registerWorker(r registry) {
 }
 
 func registerOperator(r registry) {
+	metrics.RegisterRefusedReports(r, func() map[transport.Label]uint64 { return map[transport.Label]uint64{transport.LabelTokenMissing: 1} })
 	m := metrics.NewOperator(r, authority{})
 	m.FlowCertificate("namespace", "flow", time.Unix(0, 0))
 	m.Pool("namespace", "pool", metrics.PoolWorkers{})

@@ -2,19 +2,20 @@ package flowstats
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
+	"time"
 
-	"google.golang.org/grpc/metadata"
 	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/runtime/transport"
 )
 
 // Producer is a pod that has proved to serve a flow.
@@ -28,54 +29,62 @@ const (
 	extraPodUID  = "authentication.kubernetes.io/pod-uid"
 )
 
-// TokenIdentity returns a function that reads the bearer token of a call, has the API server review it, and looks the pod up.
+// TokenIdentity returns a function that reads the bearer token of a call, has the API server review it, and looks the pod up. Its errors are
+// *transport.Refusal.
 func TokenIdentity(c client.Client) func(context.Context) (Producer, error) {
 	return func(ctx context.Context) (Producer, error) {
-		token, err := bearer(ctx)
+		token, err := transport.BearerOf(ctx)
 		if err != nil {
 			return Producer{}, err
 		}
+		ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+		defer cancel()
 		review := &authv1.TokenReview{Spec: authv1.TokenReviewSpec{Token: token, Audiences: []string{runtimeconfig.TokenAudience}}}
 		if err := c.Create(ctx, review); err != nil {
-			return Producer{}, fmt.Errorf("reviewing the token: %w", err)
+			return Producer{}, undecided("the API server did not review the token: " + err.Error())
 		}
 		namespace, podName, podUID, err := claims(review.Status)
 		if err != nil {
 			return Producer{}, err
 		}
 		var pod corev1.Pod
-		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: podName}, &pod); err != nil {
-			return Producer{}, fmt.Errorf("looking for the pod of the token: %w", err)
+		err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: podName}, &pod)
+		switch {
+		case apierrors.IsNotFound(err):
+			return Producer{}, refuse(transport.LabelPodUnknown, "there is no pod "+podName+" in namespace "+namespace)
+		case err != nil:
+			return Producer{}, undecided("the API server did not answer about the pod of the token: " + err.Error())
 		}
 		return producerOf(&pod, podUID)
 	}
 }
 
-func bearer(ctx context.Context) (string, error) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	values := md.Get("authorization")
-	if len(values) != 1 {
-		return "", errors.New("the call carries no bearer token")
-	}
-	token, found := strings.CutPrefix(values[0], "Bearer ")
-	if !found || token == "" {
-		return "", errors.New("the call carries no bearer token")
-	}
-	return token, nil
+// reviewTimeout bounds the check of one producer.
+const reviewTimeout = 10 * time.Second
+
+func refuse(label transport.Label, reason string) error {
+	return &transport.Refusal{Code: protocol.RefusedIdentity, Label: label, Reason: reason}
+}
+
+func undecided(reason string) error {
+	return &transport.Refusal{Code: protocol.RefusedUnavailable, Label: transport.LabelUnavailable, Reason: reason}
 }
 
 // claims reads a review. The audience is checked here again, for an API server that ignores audiences answers with its own.
 func claims(status authv1.TokenReviewStatus) (namespace, pod, podUID string, err error) {
-	if !status.Authenticated || !slices.Contains(status.Audiences, runtimeconfig.TokenAudience) {
-		return "", "", "", fmt.Errorf("the token is not valid for audience %s", runtimeconfig.TokenAudience)
+	switch { // the API server gives its reasons as text only
+	case !status.Authenticated && !strings.Contains(status.Error, "audience"):
+		return "", "", "", refuse(transport.LabelTokenInvalid, "the token is not valid in this cluster")
+	case !status.Authenticated || !slices.Contains(status.Audiences, runtimeconfig.TokenAudience):
+		return "", "", "", refuse(transport.LabelTokenAudience, "the token is not valid for audience "+runtimeconfig.TokenAudience)
 	}
 	account := strings.Split(status.User.Username, ":")
 	if len(account) != 4 || account[0] != "system" || account[1] != "serviceaccount" {
-		return "", "", "", errors.New("the token is not that of a ServiceAccount")
+		return "", "", "", refuse(transport.LabelServiceAccount, "the token is not that of a ServiceAccount")
 	}
 	names, uids := status.User.Extra[extraPodName], status.User.Extra[extraPodUID]
 	if len(names) != 1 || len(uids) != 1 {
-		return "", "", "", errors.New("the token is not bound to a pod")
+		return "", "", "", refuse(transport.LabelTokenUnbound, "the token is not bound to a pod")
 	}
 	return account[2], names[0], uids[0], nil
 }
@@ -86,11 +95,11 @@ func producerOf(pod *corev1.Pod, podUID string) (Producer, error) {
 	owner := metav1.GetControllerOf(pod)
 	switch {
 	case string(pod.UID) != podUID:
-		return Producer{}, fmt.Errorf("pod %s was replaced since the token was made", pod.Name)
+		return Producer{}, refuse(transport.LabelPodUnknown, "pod "+pod.Name+" was replaced since the token was made")
 	case pod.Labels[v1alpha1.LabelRole] != v1alpha1.RoleProducer || flow == "":
-		return Producer{}, fmt.Errorf("pod %s is no producer", pod.Name)
+		return Producer{}, refuse(transport.LabelPodForeign, "pod "+pod.Name+" is no producer")
 	case owner == nil || owner.Kind != "StatefulSet" || owner.Name != runtimeconfig.ProducerName(flow):
-		return Producer{}, fmt.Errorf("pod %s does not belong to the StatefulSet of flow %s", pod.Name, flow)
+		return Producer{}, refuse(transport.LabelPodForeign, "pod "+pod.Name+" does not belong to the StatefulSet of flow "+flow)
 	}
 	return Producer{Namespace: pod.Namespace, Flow: flow, Pod: pod.Name, PodUID: podUID}, nil
 }

@@ -84,14 +84,14 @@ func TestReport(t *testing.T) {
 		"bad token":           {"Bearer bad", authv1.TokenReviewStatus{}, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
 		"another audience":    {"Bearer good", noAudience, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
 		"not bound to a pod":  {"Bearer good", unbound, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
-		"a person's":          {"Bearer good", user, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
+		"a person's":          {"Bearer good", user, producerPod("thumbnails"), "thumbnails", codes.PermissionDenied},
 		"of two pods":         {"Bearer good", twice, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
 		"another namespace's": {"Bearer good", elsewhere, producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
 		"with another scheme": {"Basic good", reviewed("thumbnails-producer-0", "uid-1"), producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
 		"an older pod":        {"Bearer good", reviewed("thumbnails-producer-0", "uid-0"), producerPod("thumbnails"), "thumbnails", codes.Unauthenticated},
-		"a worker":            {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), worker, "thumbnails", codes.Unauthenticated},
+		"a worker":            {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), worker, "thumbnails", codes.PermissionDenied},
 		"for another flow":    {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), producerPod("thumbnails"), "invoices", codes.PermissionDenied},
-		"a pod of nobody's":   {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), orphan(producerPod("thumbnails")), "thumbnails", codes.Unauthenticated},
+		"a pod of nobody's":   {"Bearer good", reviewed("thumbnails-producer-0", "uid-1"), orphan(producerPod("thumbnails")), "thumbnails", codes.PermissionDenied},
 	}
 	certPEM, keyPEM, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/certs"
+	"github.com/workpulling/workpulling/runtime/transport"
 )
 
 // Operator holds the metrics of one operator.
@@ -131,3 +132,25 @@ func (m *Operator) ForgetFlow(namespace, flow string) {
 
 // StatusWrite counts one write of a status.
 func (m *Operator) StatusWrite(kind string) { m.statusWrites.WithLabelValues(kind).Inc() }
+
+// RegisterRefusedReports registers how many callers the port for reports has turned away, by reason.
+func RegisterRefusedReports(registry prometheus.Registerer, counts func() map[transport.Label]uint64) {
+	registry.MustRegister(refusedReports{counts, prometheus.NewDesc("workpulling_operator_refused_reports_total",
+		"Callers that the port for reports has turned away, by reason.", []string{"reason"}, nil)})
+}
+
+// refusedReports collects them at each scrape.
+type refusedReports struct {
+	counts func() map[transport.Label]uint64
+	desc   *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (r refusedReports) Describe(out chan<- *prometheus.Desc) { out <- r.desc }
+
+// Collect implements prometheus.Collector.
+func (r refusedReports) Collect(out chan<- prometheus.Metric) {
+	for label, n := range r.counts() {
+		out <- prometheus.MustNewConstMetric(r.desc, prometheus.CounterValue, float64(n), string(label))
+	}
+}

@@ -72,6 +72,9 @@ func New(ctx context.Context, config *rest.Config, options Options, parts Parts,
 	if err := options.validate(); err != nil {
 		return nil, err
 	}
+	if parts.Metrics == nil {
+		parts.Metrics = crmetrics.Registry
+	}
 	g, err := newGround(config, options)
 	if err != nil {
 		return nil, err
@@ -97,7 +100,7 @@ func New(ctx context.Context, config *rest.Config, options Options, parts Parts,
 	if err := o.addReconcilers(ctx, direct, options, parts); err != nil {
 		return nil, err
 	}
-	if err := o.addServers(direct, options, log); err != nil {
+	if err := o.addServers(direct, options, parts, log); err != nil {
 		return nil, err
 	}
 	return o, nil
@@ -114,12 +117,9 @@ func (o *Operator) Run(ctx context.Context) error {
 func newManager(g ground, options Options, authority *certs.Authority, log logr.Logger) (ctrl.Manager, error) {
 	manager, err := ctrl.NewManager(g.config, ctrl.Options{
 		Scheme: g.scheme, Logger: log, Cache: g.caching,
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return g.mapper, nil },
-		Client:         client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
-		Metrics: metricsserver.Options{
-			BindAddress: options.MetricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
-			TLSOpts: []func(*tls.Config){func(c *tls.Config) { serveAs(c, authority, "workpulling-operator-metrics."+options.Namespace+".svc") }},
-		},
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return g.mapper, nil },
+		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Metrics:                       metricsOptions(options, authority),
 		HealthProbeBindAddress:        options.ProbeAddress,
 		LeaderElection:                options.LeaderElection,
 		LeaderElectionID:              options.LeaderElectionID,
@@ -144,6 +144,14 @@ func newManager(g ground, options Options, authority *certs.Authority, log logr.
 	return manager, nil
 }
 
+// metricsOptions say that metrics are for those who prove to the API server who they are, and may get the path.
+func metricsOptions(options Options, authority *certs.Authority) metricsserver.Options {
+	return metricsserver.Options{
+		BindAddress: options.MetricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) { serveAs(c, authority, "workpulling-operator-metrics."+options.Namespace+".svc") }},
+	}
+}
+
 // serveAs makes a server present a certificate of the authority for host.
 func serveAs(c *tls.Config, authority *certs.Authority, host string) {
 	c.MinVersion = tls.VersionTLS13
@@ -156,9 +164,6 @@ func (o *Operator) addReconcilers(ctx context.Context, direct client.Client, opt
 	host, err := options.host()
 	if err != nil {
 		return err
-	}
-	if parts.Metrics == nil {
-		parts.Metrics = crmetrics.Registry
 	}
 	if parts.Control == nil {
 		parts.Control = func(a *certs.Authority) pool.Control { return workercontrol.New(a) }
@@ -214,7 +219,7 @@ func (o *Operator) reports() <-chan event.GenericEvent {
 	return channel
 }
 
-func (o *Operator) addServers(direct client.Client, options Options, log logr.Logger) error {
+func (o *Operator) addServers(direct client.Client, options Options, parts Parts, log logr.Logger) error {
 	if err := o.manager.Add(o.Authority); err != nil {
 		return fmt.Errorf("adding the certificate authority: %w", err)
 	}
@@ -237,6 +242,7 @@ func (o *Operator) addServers(direct client.Client, options Options, log logr.Lo
 		Address: options.ReportsAddress, TLS: serving, Registry: o.Registry, Log: log.WithName("reports"),
 		Identify: flowstats.TokenIdentity(direct),
 	}
+	metrics.RegisterRefusedReports(parts.Metrics, server.Refused.Counts)
 	if err := o.manager.Add(server); err != nil {
 		return fmt.Errorf("adding the server of reports: %w", err)
 	}

@@ -87,7 +87,7 @@ type Producer struct {
 	loop      *loop
 	lane      *lane
 	penalties *transport.Penalties
-	refused   Refusals
+	refused   transport.Refusals
 	lastConn  atomic.Uint64
 	epoch     atomic.Uint64 // of the newest load, for maintenance
 	orphans   atomic.Int64  // as last counted

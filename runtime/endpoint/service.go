@@ -106,6 +106,12 @@ func (s service) refuseWorker(stream pb.WorkPulling_PullServer, refusal *transpo
 	return refusal.Status()
 }
 
+// NoteRefusal counts a refusal, and logs it at most once a minute for each label. Those outside of this package, such as in the HTTP intake,
+// are told here too.
+func (p *Producer) NoteRefusal(refusal *transport.Refusal) {
+	p.refused.Note(p.log, refusal, p.options.Clock.Now())
+}
+
 // receiveWorker hands the worker's messages to the loop.
 func (s service) receiveWorker(stream pb.WorkPulling_PullServer, conn delivery.ConnID, worker delivery.Worker) error {
 	p := s.producer

@@ -43,7 +43,7 @@ func (p *Producer) Stats(ctx context.Context) (ProducerStats, error) {
 	if err := p.loop.call(ctx, func() { stats = p.snapshot() }); err != nil {
 		return ProducerStats{}, err
 	}
-	stats.Refused = p.refused.snapshot()
+	stats.Refused = p.refused.Counts()
 	stats.Orphans = max(0, p.orphans.Load())
 	return stats, nil
 }

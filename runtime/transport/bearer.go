@@ -59,8 +59,11 @@ func BearerOf(ctx context.Context) (string, error) {
 func ParseBearer(value string) (string, error) {
 	scheme, token, _ := strings.Cut(value, " ")
 	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxTokenBytes {
+	switch {
+	case !strings.EqualFold(scheme, "Bearer") || token == "":
 		return "", missingToken()
+	case len(token) > maxTokenBytes:
+		return "", &Refusal{Code: protocol.RefusedIdentity, Label: LabelTokenInvalid, Reason: "the token is longer than any of a ServiceAccount"}
 	}
 	return token, nil
 }

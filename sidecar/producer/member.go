@@ -59,7 +59,7 @@ type member struct {
 	view   atomic.Pointer[view]
 	fenced atomic.Uint64
 	// refused are the callers that were turned away while standing by.
-	refused endpoint.Refusals
+	refused transport.Refusals
 }
 
 // seat is one turn of having the queue.

@@ -1,10 +1,8 @@
-package endpoint
+package transport
 
 import (
 	"testing"
 	"time"
-
-	"github.com/workpulling/workpulling/runtime/transport"
 )
 
 // A refusal is a line at most once a minute for each label, and every one is counted.
@@ -13,7 +11,7 @@ func TestRefusalsAreLoggedOnceAMinuteALabel(t *testing.T) {
 	var r Refusals
 	lines, others := 0, uint64(0)
 	for second := range 121 {
-		for _, label := range []transport.Label{transport.LabelTokenExpired, transport.LabelForbidden} {
+		for _, label := range []Label{LabelTokenExpired, LabelForbidden} {
 			line, n := r.add(label, now.Add(time.Duration(second)*time.Second))
 			if line {
 				lines++
@@ -24,7 +22,7 @@ func TestRefusalsAreLoggedOnceAMinuteALabel(t *testing.T) {
 	if lines != 6 || others != 2*118 {
 		t.Errorf("%d lines about %d others, want 3 for each of two labels about 118 each", lines, others)
 	}
-	if counts := r.snapshot(); counts[transport.LabelTokenExpired] != 121 || counts[transport.LabelForbidden] != 121 || len(counts) != 2 {
+	if counts := r.Counts(); counts[LabelTokenExpired] != 121 || counts[LabelForbidden] != 121 || len(counts) != 2 {
 		t.Errorf("%v", counts)
 	}
 }
