@@ -85,10 +85,10 @@ func (s *Server) Address() string { return s.listener.Addr().String() }
 func newServer(listener net.Listener, handler http.Handler) *Server {
 	base, hurry := context.WithCancel(context.Background())
 	return &Server{
-		listener: netutil.LimitListener(listener, maxConnections),
+		listener: shared(netutil.LimitListener(listener, maxConnections), maxShare),
 		hurry:    hurry,
 		http: &http.Server{
-			Handler: handler, MaxHeaderBytes: maxHeaderBytes,
+			Handler: handler, MaxHeaderBytes: maxHeaderBytes, ErrorLog: newComplaints(),
 			ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 			HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 			BaseContext: func(net.Listener) context.Context { return base },
