@@ -18,18 +18,18 @@ import (
 // newPodCache keeps who the pods of a namespace are, nothing of what they run.
 func newPodCache(client metadata.Interface, namespace string) cache.SharedIndexInformer {
 	resource := client.Resource(pods).Namespace(namespace)
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(unwound(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return resource.Watch(ctx, o)
 		},
-	}, client), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
+	}), client), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
 }
 
 // newObjectCache keeps the objects of a resource in a namespace that a label selector chooses.
 func newObjectCache(client dynamic.Interface, of schema.GroupVersionResource, namespace, selector string) cache.SharedIndexInformer {
 	resource := client.Resource(of).Namespace(namespace)
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(unwound(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = selector
 			return resource.List(ctx, o)
@@ -38,7 +38,7 @@ func newObjectCache(client dynamic.Interface, of schema.GroupVersionResource, na
 			o.LabelSelector = selector
 			return resource.Watch(ctx, o)
 		},
-	}, client), &unstructured.Unstructured{}, 0, cache.Indexers{})
+	}), client), &unstructured.Unstructured{}, 0, cache.Indexers{})
 }
 
 // onlyIdentity drops what is not needed to tell who a pod is.
