@@ -167,6 +167,12 @@ const (
 	// queue.local.size where the class can grow, add workers, or look after the
 	// database; the flow goes on by itself.
 	ReasonQueueFull = "QueueFull"
+	// ReasonQueueLocked: another process holds the lock of the volume, and the
+	// producer waits until that process ends; it goes on by itself then. The message
+	// names the process where it is known: as a rule the producer before it, on a
+	// node that is cut off or does not answer. Bring that node back or shut it down.
+	// Never remove the file of the lock, which would let two writers in.
+	ReasonQueueLocked = "QueueLocked"
 	// ReasonStoreUnavailable: operations of the queue fail or time out. Nothing is
 	// accepted until they work again.
 	ReasonStoreUnavailable = "StoreUnavailable"

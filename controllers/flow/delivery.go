@@ -86,6 +86,8 @@ func (o *observation) remedy(s *protocolv1.FlowStats) string {
 	switch {
 	case s.FailureCode == runtimeconfig.FailureFormat:
 		return ""
+	case s.QueueCode == runtimeconfig.QueueLocked:
+		return lockHint
 	case s.State != stateFailed:
 		return o.databaseHint()
 	}

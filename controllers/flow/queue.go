@@ -33,6 +33,8 @@ func (o *observation) queueAvailable(producer conditions.Condition, a applied) c
 		return conditions.Unknown(kind, producer.Reason, "")
 	case !o.stats.Connected:
 		return conditions.Unknown(kind, producer.Reason, "not known before the producer reports")
+	case s.QueueCode == runtimeconfig.QueueLocked:
+		return conditions.False(kind, v1alpha1.ReasonQueueLocked, s.QueueMessage+lockHint)
 	case s.State == "Loading" && !s.QueueAvailable:
 		return conditions.False(kind, v1alpha1.ReasonStoreUnavailable, "the queue cannot be loaded: "+s.QueueMessage+o.databaseHint())
 	case s.State == "Loading":
@@ -50,6 +52,9 @@ func (o *observation) queueAvailable(producer conditions.Condition, a applied) c
 	}
 	return conditions.True(kind, v1alpha1.ReasonQueueReady, s.QueueMessage)
 }
+
+// lockHint says how a locked queue is opened.
+const lockHint = "; the producer goes on by itself when that process ends: bring the node it runs on back, or shut that down; leave queue.lock alone"
 
 // fullHint says how a full queue gets room.
 func (o *observation) fullHint() string {

@@ -76,6 +76,8 @@ func (o *observation) ready(p plan, producer, queue, tokens, failed conditions.C
 		return conditions.False(kind, v1alpha1.ReasonDeletionRefused, p.ending.wait)
 	case o.flow.DeletionTimestamp != nil:
 		return conditions.False(kind, v1alpha1.ReasonDeleting, p.ending.wait)
+	case queue.Reason == v1alpha1.ReasonQueueLocked: // also where the load has failed for long enough to be called so
+		return conditions.False(kind, queue.Reason, queue.Message)
 	case failed.Status == metav1.ConditionTrue && failed.Reason != v1alpha1.ReasonConfirmFailed:
 		return conditions.False(kind, failed.Reason, failed.Message)
 	case queue.Status == metav1.ConditionFalse && queue.Reason != v1alpha1.ReasonQueueLoading:

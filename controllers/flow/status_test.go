@@ -96,6 +96,19 @@ func TestConditions(t *testing.T) {
 			})},
 			want: map[string]string{"Ready": "False/QueueFull", "QueueAvailable": "False/QueueFull"}, text: "raise spec.queue.local.size",
 		},
+		"locked volume": {
+			edits: []edit{stats(func(s *protocolv1.FlowStats) {
+				s.State, s.QueueAvailable, s.QueueCode, s.QueueMessage = "Loading", false, runtimeconfig.QueueLocked, "in use by another process: pod orders-producer-0 of UID a"
+			})},
+			want: map[string]string{"Ready": "False/QueueLocked", "QueueAvailable": "False/QueueLocked", "DeliveryFailed": "False/Delivering"}, text: "of UID a; the producer goes on by itself",
+		},
+		"volume that is locked for long": {
+			edits: []edit{stats(func(s *protocolv1.FlowStats) {
+				s.State, s.QueueAvailable, s.QueueCode, s.QueueMessage = "Loading", false, runtimeconfig.QueueLocked, "in use"
+				s.FailureStage, s.FailureReason = "Load", "in use"
+			})},
+			want: map[string]string{"Ready": "False/QueueLocked", "QueueAvailable": "False/QueueLocked", "DeliveryFailed": "True/LoadFailed"}, text: "bring the node",
+		},
 		"loading": {edits: []edit{stats(func(s *protocolv1.FlowStats) { s.State = "Loading" })}, want: map[string]string{"Ready": "False/QueueLoading"}},
 		"fenced": {
 			edits: []edit{stats(func(s *protocolv1.FlowStats) {

@@ -54,6 +54,7 @@ func registerProducer(r registry) {
 	}))
 	telemetry.NewAnswers(r).Count(201)
 	telemetry.RegisterMember(r, func() bool { return true }, func() uint64 { return 0 })
+	telemetry.RegisterVolume(r, func() bool { return false })
 	telemetry.RegisterCertificate(r, served{}, func() (transport.Bundle, error) { return transport.Bundle{}, nil })
 	telemetry.RegisterNeighbours(r, func() bool { return true }, func() map[string]uint64 { return map[string]uint64{"admitted": 1} })
 	telemetry.RegisterVerification(r, func() telemetry.Verification { return telemetry.Verification{KeysRead: true} })

@@ -15,6 +15,9 @@ const QueueConnectionMissing = "connection-missing"
 // QueueFull is the FlowStats.queue_code of a queue that has no room for new jobs, while those that it holds are worked off.
 const QueueFull = "full"
 
+// QueueLocked is the FlowStats.queue_code of a Local queue whose volume another process holds, which ends by itself with that process.
+const QueueLocked = "locked"
+
 // StateStandby is the FlowStats.state of a producer that does not own the shared queue of its flow.
 const StateStandby = "Standby"
 

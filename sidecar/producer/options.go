@@ -35,6 +35,8 @@ type Options struct {
 	// PodName, and Host, the address that other members find this one at, are those of the pod. Ports are those of TransportAddress and
 	// IntakeAddress. Only a shared queue needs them.
 	PodName, Host string
+	// NodeName is where the pod runs, for people. Empty: that is not known.
+	NodeName string
 	// QueueDir holds the connection string of a PostgreSQL queue.
 	QueueDir string
 	// Authenticator replaces the checks against the API server where there is none, and Lease then the flow's Lease.
@@ -67,6 +69,7 @@ func DefaultOptions(log logr.Logger, incarnation protocol.Incarnation, place run
 		IntakeAddress:    place.Address(runtimeconfig.PortIntake),
 		QueueDir:         place.Path(runtimeconfig.QueueDir),
 		PodName:          os.Getenv(runtimeconfig.EnvPodName),
+		NodeName:         os.Getenv(runtimeconfig.EnvNodeName),
 		Host:             cmp.Or(place.Host, os.Getenv(runtimeconfig.EnvPodIP)),
 		ConfigPoll:       2 * time.Second,
 	}

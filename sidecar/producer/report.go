@@ -143,6 +143,9 @@ func (m *member) report(ctx context.Context, document runtimeconfig.Producer, ha
 	if out.QueueAvailable {
 		out.QueueMessage = m.queue.caution()
 	}
+	if !out.QueueAvailable && m.queue.locked() {
+		out.QueueCode = runtimeconfig.QueueLocked
+	}
 	out.PodName, out.FencedTotal, out.Shared = m.self.Pod, m.fenced.Load(), m.shared
 	if m.verification != nil {
 		v := m.verification()

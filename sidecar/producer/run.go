@@ -110,6 +110,7 @@ func (s *sidecar) build(document runtimeconfig.Producer) error {
 		telemetry.RegisterVerification(s.registry, s.verification)
 	}
 	telemetry.RegisterMember(s.registry, func() bool { return s.member.producer() != nil }, s.member.fenced.Load)
+	telemetry.RegisterVolume(s.registry, s.volume.locked)
 	certificate, err := transport.NewCertificate(filepath.Join(s.TLSDir, "tls.crt"), filepath.Join(s.TLSDir, "tls.key"))
 	if err != nil {
 		return err

@@ -28,6 +28,8 @@ type volume struct {
 	version func() string
 	// shared says that other processes can open it too.
 	shared bool
+	// lockedOut knows whether another process has the volume; nil where none can.
+	lockedOut *lockedOut
 
 	loading sync.Mutex // one opens at a time
 	mu      sync.Mutex
@@ -63,8 +65,16 @@ func newVolume(o Options, document runtimeconfig.Producer) (*volume, error) {
 	}
 	switch document.QueueType {
 	case queueLocal, "":
+		v.lockedOut = &lockedOut{log: o.Log.WithName("volume"), now: time.Now} //nolint:forbidigo // pacing of the log
 		v.open = func(ctx context.Context, window time.Duration) (queue.WorkQueue, error) {
-			return local.Open(ctx, local.Options{Dir: o.DataDir, FlowUID: document.FlowUID, DeduplicationWindow: window})
+			back, err := local.Open(ctx, local.Options{
+				Dir: o.DataDir, FlowUID: document.FlowUID, DeduplicationWindow: window, Holder: holder(o),
+			})
+			v.lockedOut.opened(err)
+			if err != nil {
+				return nil, err
+			}
+			return back, nil
 		}
 	case queueMemory:
 		v.open = func(_ context.Context, window time.Duration) (queue.WorkQueue, error) {
@@ -77,6 +87,21 @@ func newVolume(o Options, document runtimeconfig.Producer) (*volume, error) {
 	}
 	return v, nil
 }
+
+// holder names this process to one that finds the volume locked. A pod and the one that takes its place have one name and two UIDs.
+func holder(o Options) string {
+	if o.PodName == "" {
+		return ""
+	}
+	name := "pod " + o.PodName + " of UID " + o.Incarnation.PodUID
+	if o.NodeName != "" {
+		name += " on node " + o.NodeName
+	}
+	return name
+}
+
+// locked says that another process has the volume.
+func (v *volume) locked() bool { return v.lockedOut != nil && v.lockedOut.holds() }
 
 // current returns the open back-end.
 func (v *volume) current() (queue.WorkQueue, error) {

@@ -19,7 +19,8 @@ import (
 )
 
 var (
-	// ErrLocked: another process holds the directory. Retriable: it may end soon.
+	// ErrLocked: another process holds the directory. Retriable: it may end soon. The text of an error that wraps it names that process
+	// where it is known.
 	ErrLocked = errors.New("local queue: the directory is in use by another process")
 	// ErrOtherFlow: the directory holds the jobs of another flow. Nothing was touched.
 	ErrOtherFlow = errors.New("local queue: the directory belongs to another flow")
@@ -60,6 +61,9 @@ type Options struct {
 	Random io.Reader
 	// LockWait bounds the wait for a process that still holds the directory; zero means DefaultLockWait, below zero no wait.
 	LockWait time.Duration
+	// Holder names this process to one that is kept out of the directory meanwhile, in at most 256 bytes on one line; longer ones are cut.
+	// Empty means its number and its host.
+	Holder string
 
 	half     int64 // bytes of half a new journal; zero means a share of the volume
 	mostRows int   // zero means mostRows
@@ -125,7 +129,7 @@ func (q *Queue) open(ctx context.Context, options Options) (err error) {
 	if err := makeDir(options.Dir); err != nil {
 		return err
 	}
-	if q.lock, err = lockDir(ctx, filepath.Join(options.Dir, lockName), options.LockWait); err != nil {
+	if q.lock, err = lockDir(ctx, filepath.Join(options.Dir, lockName), cmp.Or(options.Holder, thisProcess()), options.LockWait); err != nil {
 		return err
 	}
 	path, journal := filepath.Join(options.Dir, fileName), filepath.Join(options.Dir, journalName)

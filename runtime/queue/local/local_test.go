@@ -241,8 +241,8 @@ func TestOneProcessHoldsTheDirectory(t *testing.T) {
 	second.LockWait = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := local.Open(ctx, second); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("error %v, want that of the context", err)
+	if _, err := local.Open(ctx, second); !errors.Is(err, local.ErrLocked) || ctx.Err() == nil {
+		t.Fatalf("error %v, want locked at the end of the context", err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
