@@ -647,6 +647,16 @@ type ProducerStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ReadyStandbys *int32 `json:"readyStandbys,omitempty"`
+
+	// fencedEpochs are the epochs of the latest writers that another producer has
+	// fenced and of which an Event has told, the lowest first.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Minimum=1
+	FencedEpochs []int64 `json:"fencedEpochs,omitempty"`
 }
 
 // FailureStatus is a failure of delivery.

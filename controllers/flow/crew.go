@@ -67,7 +67,7 @@ func (o *observation) crewStatus() *v1alpha1.ProducerStatus {
 	if !o.flow.Spec.Queue.IsShared() {
 		return nil
 	}
-	status := &v1alpha1.ProducerStatus{ReadyStandbys: ptr.To(int32(o.readyStandbys()))}
+	status := &v1alpha1.ProducerStatus{ReadyStandbys: ptr.To(int32(o.readyStandbys())), FencedEpochs: o.fencedEpochs()}
 	switch {
 	case o.stats.Connected && o.pod != nil:
 		status.ActivePod = o.pod.Name

@@ -116,8 +116,11 @@ func (o *observation) rememberFailure(status *v1alpha1.WorkPullingFlowStatus, ch
 		nonce = ptr.To(s.RecoverNonce)
 	}
 	last := status.LastFailure
-	isNew := last == nil || last.Reason != told.Reason || !ptr.Equal(last.RecoverNonce, nonce) ||
-		slices.ContainsFunc(changed, func(t conditions.Transition) bool { return t.Type == v1alpha1.ConditionDeliveryFailed })
+	isNew := last == nil || last.Reason != told.Reason || !ptr.Equal(last.RecoverNonce, nonce)
+	// Under one nonce nothing is loaded again, so a failure for good that is reported anew is the same one, whatever was seen in between.
+	if nonce == nil && slices.ContainsFunc(changed, func(t conditions.Transition) bool { return t.Type == v1alpha1.ConditionDeliveryFailed }) {
+		isNew = true
+	}
 	if !isNew {
 		return
 	}

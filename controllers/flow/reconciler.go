@@ -138,7 +138,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, p plan, a 
 	after := o.flow.DeepCopy()
 	var changed []conditions.Transition
 	after.Status, changed = makeStatus(o, p, a)
-	wrote, err := patch.Status(ctx, r.Client, o.flow, after)
+	news := o.newsOf(&after.Status)
+	write := patch.Status
+	if len(news) > 0 {
+		write = patch.StatusOnce // whoever writes that it was told tells it
+	}
+	wrote, err := write(ctx, r.Client, o.flow, after)
 	if client.IgnoreNotFound(err) != nil {
 		return false, err
 	}
@@ -153,7 +158,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, p plan, a 
 	if note := takeoverNote(&o.flow.Status, &after.Status); note != "" {
 		r.Recorder.Eventf(o.flow, nil, corev1.EventTypeNormal, "QueueTakenOver", "TakingOver", "%s", note)
 	}
-	conditions.Announce(r.Recorder, o.flow, changed, announced, inverted)
+	announce(r.Recorder, o.flow, news, changed)
 	for _, c := range after.Status.Conditions {
 		if c.Type == v1alpha1.ConditionReady {
 			ready = c.Status == "True"

@@ -371,7 +371,7 @@ func TestAFailureIsToldOnceAndRemembered(t *testing.T) {
 	recorder := events.NewFakeRecorder(20)
 	look := func() v1alpha1.WorkPullingFlowStatus {
 		status, changed := makeStatus(o, plan{}, applied{})
-		conditions.Announce(recorder, o.flow, changed, announced, inverted)
+		announce(recorder, o.flow, o.newsOf(&status), changed)
 		o.flow.Status = status
 		return status
 	}
@@ -393,7 +393,7 @@ func TestAFailureIsToldOnceAndRemembered(t *testing.T) {
 		FailureStage: "Accept", FailureCode: "conflict", FailureReason: "row 7 belongs to another id",
 	}
 	first := look()
-	if got := told(); len(got) != 1 || !strings.Contains(got[0], "Warning AcceptConflict") ||
+	if got := told(); len(got) != 1 || !strings.Contains(got[0], "Warning ReliableDeliveryFailed AcceptConflict: stage Accept: row 7 belongs to another id; ") ||
 		!strings.Contains(got[0], `kubectl patch wpf -n `+o.flow.Namespace+` `+o.flow.Name+` --type merge -p '{"spec": {"recoverNonce": 4}}'`) {
 		t.Errorf("events %q", got)
 	}

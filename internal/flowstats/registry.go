@@ -235,8 +235,13 @@ func visible(stats *protocolv1.FlowStats) *protocolv1.FlowStats {
 // sameStandbys compares what a status says of those that stand by.
 func sameStandbys(a, b Snapshot) bool {
 	return slices.EqualFunc(a.Standbys, b.Standbys, func(x, y *protocolv1.FlowStats) bool {
-		return x.PodUid == y.PodUid && x.QueueAvailable == y.QueueAvailable && x.QueueCode == y.QueueCode && x.FailureStage == y.FailureStage
+		return x.PodUid == y.PodUid && x.QueueAvailable == y.QueueAvailable && x.QueueCode == y.QueueCode && x.FailureStage == y.FailureStage && sameFenced(x, y)
 	})
+}
+
+// sameFenced compares which writers a member says were fenced.
+func sameFenced(x, y *protocolv1.FlowStats) bool {
+	return slices.EqualFunc(x.Fenced, y.Fenced, func(a, b *protocolv1.FencedIncarnation) bool { return a.Epoch == b.Epoch })
 }
 
 func urgent(a, b Snapshot) bool {
@@ -248,7 +253,7 @@ func urgent(a, b Snapshot) bool {
 	}
 	x, y := a.Stats, b.Stats
 	return x.PodUid != y.PodUid || x.State != y.State || x.FailureStage != y.FailureStage || x.FailureReason != y.FailureReason ||
-		x.QueueAvailable != y.QueueAvailable || x.QueueCode != y.QueueCode || x.BacklogFull != y.BacklogFull || x.ConfigHash != y.ConfigHash ||
+		x.QueueAvailable != y.QueueAvailable || x.QueueCode != y.QueueCode || x.BacklogFull != y.BacklogFull || x.ConfigHash != y.ConfigHash || !sameFenced(x, y) ||
 		(x.DeadLetters == 0) != (y.DeadLetters == 0) || empty(x) != empty(y) || !slices.Equal(podUIDs(x), podUIDs(y))
 }
 

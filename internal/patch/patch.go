@@ -20,6 +20,17 @@ func Status(ctx context.Context, c client.Client, before, after client.Object) (
 	return true, nil
 }
 
+// StatusOnce is Status that fails with a conflict where anybody has written the object since before was read.
+func StatusOnce(ctx context.Context, c client.Client, before, after client.Object) (bool, error) {
+	if equality.Semantic.DeepEqual(before, after) {
+		return false, nil
+	}
+	if err := c.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return false, fmt.Errorf("patching the status: %w", err)
+	}
+	return true, nil
+}
+
 // AddFinalizer adds name to obj and says whether it wrote. A concurrent change of the list fails with a conflict.
 func AddFinalizer(ctx context.Context, c client.Client, obj client.Object, name string) (bool, error) {
 	return finalizers(ctx, c, obj, func(o client.Object) bool { return controllerutil.AddFinalizer(o, name) })

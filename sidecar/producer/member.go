@@ -58,6 +58,7 @@ type member struct {
 	seat   atomic.Pointer[seat]
 	view   atomic.Pointer[view]
 	fenced atomic.Uint64
+	turns  fencedTurns // that ended so
 	// refused are the callers that were turned away while standing by.
 	refused transport.Refusals
 }
@@ -70,6 +71,9 @@ type seat struct {
 	fencedOut atomic.Bool
 	// troubledSince is when the queue stopped working, in nanoseconds since the process began; 0 while it works.
 	troubledSince atomic.Int64
+	// epoch is that of the load, 0 before it; fencedBy is what was refused because another member has the queue.
+	epoch    atomic.Uint64
+	fencedBy atomic.Pointer[delivery.Failed]
 	// halt is how this turn failed for good.
 	halt atomic.Pointer[haltRecord]
 	// loadTook is how long the load took, once it is over.

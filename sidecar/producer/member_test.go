@@ -447,6 +447,7 @@ func TestAFencedMemberStandsBy(t *testing.T) {
 		}
 	}
 	c.stored(p, "kept", "")
+	epoch := uint64(c.database.owner.Epoch)
 	if _, _, err := c.database.Load(t.Context(), "a stranger", func(queue.Row) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -467,6 +468,10 @@ func TestAFencedMemberStandsBy(t *testing.T) {
 	if failed {
 		t.Error("a failure of the flow was reported")
 	}
+	p.until("it says which writer was fenced, for as long as it lives", func() bool {
+		fenced := p.operator.stats().GetFenced()
+		return len(fenced) == 1 && fenced[0].Epoch == epoch && fenced[0].Reason != ""
+	})
 }
 
 // A member whose own way to the queue is broken loses it to one whose way is not, and does not take it back when it heals.

@@ -147,6 +147,7 @@ func (m *member) report(ctx context.Context, document runtimeconfig.Producer, ha
 		out.QueueCode = runtimeconfig.QueueLocked
 	}
 	out.PodName, out.FencedTotal, out.Shared = m.self.Pod, m.fenced.Load(), m.shared
+	out.Fenced = m.turns.list()
 	if m.verification != nil {
 		v := m.verification()
 		out.Verification, out.VerificationMessage = string(v.Way), v.Message

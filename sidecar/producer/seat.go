@@ -25,6 +25,7 @@ func (m *member) lead(ctx context.Context) {
 		if record, ok := m.halt(f); ok {
 			s.halt.Store(&record)
 		} else if m.shared && errors.Is(f.Cause, queue.ErrFenced) {
+			s.fencedBy.Store(&f)
 			s.fencedOut.Store(true)
 		}
 		select {
@@ -69,6 +70,7 @@ func (m *member) keep(ctx context.Context, s *seat, failed <-chan struct{}) bool
 		}
 		left := s.halt.Load()
 		if stats, err := s.producer.Stats(ctx); err == nil {
+			s.epoch.Store(uint64(stats.Epoch))
 			if stats.Failure == nil {
 				s.halt.CompareAndSwap(left, nil) // recovered from: it is not said again, also where the nonce is changed back
 			}
@@ -79,6 +81,9 @@ func (m *member) keep(ctx context.Context, s *seat, failed <-chan struct{}) bool
 		}
 		m.attend(ctx, failed)
 		if s.fencedOut.Load() {
+			if stats, err := s.producer.Stats(ctx); err == nil { // it may have loaded and failed within one beat
+				s.epoch.Store(uint64(stats.Epoch))
+			}
 			return m.fencedOut(s, "a write was refused")
 		}
 		if ctx.Err() != nil {
@@ -123,6 +128,7 @@ func (m *member) attend(ctx context.Context, failed <-chan struct{}) {
 func (m *member) fencedOut(s *seat, cause string) bool {
 	s.fencedOut.Store(true)
 	m.fenced.Add(1)
+	m.turns.add(s.epoch.Load(), s.fencedBy.Load(), cause)
 	m.log.Info("Another member has the queue now; standing by", "cause", cause)
 	return true
 }

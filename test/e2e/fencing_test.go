@@ -51,6 +51,11 @@ var _ = Describe("A producer that was paused across a takeover", Label("fencing"
 			g.Expect(metrics.Total("workpulling_flow_member_fenced_total") - before.Total("workpulling_flow_member_fenced_total")).To(Equal(1.0))
 		}).WithContext(ctx).Should(Succeed())
 		Expect(b.condition(ctx, "workpullingflow/invoices", "DeliveryFailed")).To(HavePrefix("False "))
+		Eventually(func(g Gomega) {
+			text, err := b.get(ctx, "get", "events", "--field-selector=reason=ReliableDeliveryFailed", "-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(strings.Split(strings.TrimSpace(text), "\n")).To(ConsistOf(ContainSubstring("producer " + active + " was fenced at epoch ")))
+		}).WithContext(ctx).Should(Succeed())
 		b.crew(ctx)
 		Consistently(b.condition).WithContext(ctx).WithArguments("workpullingflow/invoices", "Ready").Should(HavePrefix("True "))
 

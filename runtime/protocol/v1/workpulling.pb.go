@@ -2950,7 +2950,7 @@ type FlowStats struct {
 	PodName            string               `protobuf:"bytes,40,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
 	// fenced_total counts how often this process has lost the queue to another member.
 	FencedTotal uint64 `protobuf:"varint,41,opt,name=fenced_total,json=fencedTotal,proto3" json:"fenced_total,omitempty"`
-	// queue_code is connection-missing, full, or empty for any other state of the queue.
+	// queue_code is connection-missing, full, locked, or empty for any other state of the queue.
 	QueueCode string `protobuf:"bytes,42,opt,name=queue_code,json=queueCode,proto3" json:"queue_code,omitempty"`
 	// shared says that other producers can open the queue too; then the highest epoch tells who has it.
 	Shared bool `protobuf:"varint,43,opt,name=shared,proto3" json:"shared,omitempty"`
@@ -2958,8 +2958,10 @@ type FlowStats struct {
 	Verification string `protobuf:"bytes,44,opt,name=verification,proto3" json:"verification,omitempty"`
 	// verification_message says why it is not Offline, or what is out of the ordinary.
 	VerificationMessage string `protobuf:"bytes,45,opt,name=verification_message,json=verificationMessage,proto3" json:"verification_message,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// fenced are the times at which this process has lost the queue to another member, the oldest first; the last few are kept.
+	Fenced        []*FencedIncarnation `protobuf:"bytes,46,rep,name=fenced,proto3" json:"fenced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FlowStats) Reset() {
@@ -3251,6 +3253,76 @@ func (x *FlowStats) GetVerificationMessage() string {
 	return ""
 }
 
+func (x *FlowStats) GetFenced() []*FencedIncarnation {
+	if x != nil {
+		return x.Fenced
+	}
+	return nil
+}
+
+// FencedIncarnation is a writer of the queue that another one has ended.
+type FencedIncarnation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// epoch is that of the writer; no two writers of a queue have the same.
+	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// stage is Load, Store, Accept or Confirm; empty where the writer saw by itself that it has lost the queue, before anything was refused.
+	Stage         string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FencedIncarnation) Reset() {
+	*x = FencedIncarnation{}
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FencedIncarnation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FencedIncarnation) ProtoMessage() {}
+
+func (x *FencedIncarnation) ProtoReflect() protoreflect.Message {
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FencedIncarnation.ProtoReflect.Descriptor instead.
+func (*FencedIncarnation) Descriptor() ([]byte, []int) {
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *FencedIncarnation) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *FencedIncarnation) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *FencedIncarnation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type PausedRevision struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Pool     string                 `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
@@ -3264,7 +3336,7 @@ type PausedRevision struct {
 
 func (x *PausedRevision) Reset() {
 	*x = PausedRevision{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[37]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3276,7 +3348,7 @@ func (x *PausedRevision) String() string {
 func (*PausedRevision) ProtoMessage() {}
 
 func (x *PausedRevision) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[37]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3289,7 +3361,7 @@ func (x *PausedRevision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PausedRevision.ProtoReflect.Descriptor instead.
 func (*PausedRevision) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{37}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PausedRevision) GetPool() string {
@@ -3333,7 +3405,7 @@ type QuarantinedWorker struct {
 
 func (x *QuarantinedWorker) Reset() {
 	*x = QuarantinedWorker{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[38]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3417,7 @@ func (x *QuarantinedWorker) String() string {
 func (*QuarantinedWorker) ProtoMessage() {}
 
 func (x *QuarantinedWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[38]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3430,7 @@ func (x *QuarantinedWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedWorker.ProtoReflect.Descriptor instead.
 func (*QuarantinedWorker) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{38}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *QuarantinedWorker) GetPodUid() string {
@@ -3404,7 +3476,7 @@ type BoundWorker struct {
 
 func (x *BoundWorker) Reset() {
 	*x = BoundWorker{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[39]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3416,7 +3488,7 @@ func (x *BoundWorker) String() string {
 func (*BoundWorker) ProtoMessage() {}
 
 func (x *BoundWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[39]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3429,7 +3501,7 @@ func (x *BoundWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundWorker.ProtoReflect.Descriptor instead.
 func (*BoundWorker) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{39}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BoundWorker) GetPodUid() string {
@@ -3489,7 +3561,7 @@ type FlowStatsAck struct {
 
 func (x *FlowStatsAck) Reset() {
 	*x = FlowStatsAck{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[40]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3501,7 +3573,7 @@ func (x *FlowStatsAck) String() string {
 func (*FlowStatsAck) ProtoMessage() {}
 
 func (x *FlowStatsAck) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[40]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3514,7 +3586,7 @@ func (x *FlowStatsAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStatsAck.ProtoReflect.Descriptor instead.
 func (*FlowStatsAck) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{40}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{41}
 }
 
 type LookRequest struct {
@@ -3525,7 +3597,7 @@ type LookRequest struct {
 
 func (x *LookRequest) Reset() {
 	*x = LookRequest{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[41]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3609,7 @@ func (x *LookRequest) String() string {
 func (*LookRequest) ProtoMessage() {}
 
 func (x *LookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[41]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3622,7 @@ func (x *LookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookRequest.ProtoReflect.Descriptor instead.
 func (*LookRequest) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{41}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{42}
 }
 
 type MemberStatus struct {
@@ -3567,7 +3639,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[42]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3579,7 +3651,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_protocol_v1_workpulling_proto_msgTypes[42]
+	mi := &file_protocol_v1_workpulling_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3592,7 +3664,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{42}
+	return file_protocol_v1_workpulling_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *MemberStatus) GetPodUid() string {
@@ -3858,7 +3930,7 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	" \x01(\x03R\vidleSeconds\x12\x1b\n" +
 	"\tapp_ready\x18\v \x01(\bR\bappReady\x12\x1f\n" +
 	"\vconfig_hash\x18\f \x01(\tR\n" +
-	"configHash\"\x83\v\n" +
+	"configHash\"\xbe\v\n" +
 	"\tFlowStats\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04flow\x18\x02 \x01(\tR\x04flow\x12\x19\n" +
@@ -3900,7 +3972,12 @@ const file_protocol_v1_workpulling_proto_rawDesc = "" +
 	"queue_code\x18* \x01(\tR\tqueueCode\x12\x16\n" +
 	"\x06shared\x18+ \x01(\bR\x06shared\x12\"\n" +
 	"\fverification\x18, \x01(\tR\fverification\x121\n" +
-	"\x14verification_message\x18- \x01(\tR\x13verificationMessage\"t\n" +
+	"\x14verification_message\x18- \x01(\tR\x13verificationMessage\x129\n" +
+	"\x06fenced\x18. \x03(\v2!.workpulling.v1.FencedIncarnationR\x06fenced\"W\n" +
+	"\x11FencedIncarnation\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"t\n" +
 	"\x0ePausedRevision\x12\x12\n" +
 	"\x04pool\x18\x01 \x01(\tR\x04pool\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x1a\n" +
@@ -3976,7 +4053,7 @@ func file_protocol_v1_workpulling_proto_rawDescGZIP() []byte {
 }
 
 var file_protocol_v1_workpulling_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_protocol_v1_workpulling_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_protocol_v1_workpulling_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_protocol_v1_workpulling_proto_goTypes = []any{
 	(StoreVerdict)(0),           // 0: workpulling.v1.StoreVerdict
 	(ClaimState)(0),             // 1: workpulling.v1.ClaimState
@@ -4018,13 +4095,14 @@ var file_protocol_v1_workpulling_proto_goTypes = []any{
 	(*UncordonRequest)(nil),     // 37: workpulling.v1.UncordonRequest
 	(*WorkerStatus)(nil),        // 38: workpulling.v1.WorkerStatus
 	(*FlowStats)(nil),           // 39: workpulling.v1.FlowStats
-	(*PausedRevision)(nil),      // 40: workpulling.v1.PausedRevision
-	(*QuarantinedWorker)(nil),   // 41: workpulling.v1.QuarantinedWorker
-	(*BoundWorker)(nil),         // 42: workpulling.v1.BoundWorker
-	(*FlowStatsAck)(nil),        // 43: workpulling.v1.FlowStatsAck
-	(*LookRequest)(nil),         // 44: workpulling.v1.LookRequest
-	(*MemberStatus)(nil),        // 45: workpulling.v1.MemberStatus
-	nil,                         // 46: workpulling.v1.Job.HeadersEntry
+	(*FencedIncarnation)(nil),   // 40: workpulling.v1.FencedIncarnation
+	(*PausedRevision)(nil),      // 41: workpulling.v1.PausedRevision
+	(*QuarantinedWorker)(nil),   // 42: workpulling.v1.QuarantinedWorker
+	(*BoundWorker)(nil),         // 43: workpulling.v1.BoundWorker
+	(*FlowStatsAck)(nil),        // 44: workpulling.v1.FlowStatsAck
+	(*LookRequest)(nil),         // 45: workpulling.v1.LookRequest
+	(*MemberStatus)(nil),        // 46: workpulling.v1.MemberStatus
+	nil,                         // 47: workpulling.v1.Job.HeadersEntry
 }
 var file_protocol_v1_workpulling_proto_depIdxs = []int32{
 	16, // 0: workpulling.v1.WorkerFrame.register:type_name -> workpulling.v1.RegisterConsumer
@@ -4052,7 +4130,7 @@ var file_protocol_v1_workpulling_proto_depIdxs = []int32{
 	11, // 22: workpulling.v1.ProducerBatch.produced:type_name -> workpulling.v1.Produced
 	12, // 23: workpulling.v1.GrantBatch.stored:type_name -> workpulling.v1.Stored
 	15, // 24: workpulling.v1.GrantBatch.delivery_confirmed:type_name -> workpulling.v1.DeliveryConfirmed
-	46, // 25: workpulling.v1.Job.headers:type_name -> workpulling.v1.Job.HeadersEntry
+	47, // 25: workpulling.v1.Job.headers:type_name -> workpulling.v1.Job.HeadersEntry
 	9,  // 26: workpulling.v1.Produced.job:type_name -> workpulling.v1.Job
 	0,  // 27: workpulling.v1.Stored.verdict:type_name -> workpulling.v1.StoreVerdict
 	17, // 28: workpulling.v1.RegisterConsumer.claims:type_name -> workpulling.v1.Claim
@@ -4064,30 +4142,31 @@ var file_protocol_v1_workpulling_proto_depIdxs = []int32{
 	9,  // 34: workpulling.v1.Delivery.job:type_name -> workpulling.v1.Job
 	27, // 35: workpulling.v1.SequencedMessage.deliveries:type_name -> workpulling.v1.Delivery
 	38, // 36: workpulling.v1.CordonIfIdleReply.status:type_name -> workpulling.v1.WorkerStatus
-	42, // 37: workpulling.v1.FlowStats.workers:type_name -> workpulling.v1.BoundWorker
-	40, // 38: workpulling.v1.FlowStats.paused_revisions:type_name -> workpulling.v1.PausedRevision
-	41, // 39: workpulling.v1.FlowStats.quarantined_workers:type_name -> workpulling.v1.QuarantinedWorker
-	3,  // 40: workpulling.v1.WorkPulling.Pull:input_type -> workpulling.v1.WorkerFrame
-	5,  // 41: workpulling.v1.WorkPulling.Produce:input_type -> workpulling.v1.ProducerFrame
-	33, // 42: workpulling.v1.WorkerControl.GetStatus:input_type -> workpulling.v1.GetStatusRequest
-	34, // 43: workpulling.v1.WorkerControl.CordonIfIdle:input_type -> workpulling.v1.CordonIfIdleRequest
-	36, // 44: workpulling.v1.WorkerControl.StartDrain:input_type -> workpulling.v1.StartDrainRequest
-	37, // 45: workpulling.v1.WorkerControl.Uncordon:input_type -> workpulling.v1.UncordonRequest
-	44, // 46: workpulling.v1.ProducerMember.Look:input_type -> workpulling.v1.LookRequest
-	39, // 47: workpulling.v1.FlowStatsCollector.Report:input_type -> workpulling.v1.FlowStats
-	4,  // 48: workpulling.v1.WorkPulling.Pull:output_type -> workpulling.v1.ControllerFrame
-	6,  // 49: workpulling.v1.WorkPulling.Produce:output_type -> workpulling.v1.GrantFrame
-	38, // 50: workpulling.v1.WorkerControl.GetStatus:output_type -> workpulling.v1.WorkerStatus
-	35, // 51: workpulling.v1.WorkerControl.CordonIfIdle:output_type -> workpulling.v1.CordonIfIdleReply
-	38, // 52: workpulling.v1.WorkerControl.StartDrain:output_type -> workpulling.v1.WorkerStatus
-	38, // 53: workpulling.v1.WorkerControl.Uncordon:output_type -> workpulling.v1.WorkerStatus
-	45, // 54: workpulling.v1.ProducerMember.Look:output_type -> workpulling.v1.MemberStatus
-	43, // 55: workpulling.v1.FlowStatsCollector.Report:output_type -> workpulling.v1.FlowStatsAck
-	48, // [48:56] is the sub-list for method output_type
-	40, // [40:48] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	43, // 37: workpulling.v1.FlowStats.workers:type_name -> workpulling.v1.BoundWorker
+	41, // 38: workpulling.v1.FlowStats.paused_revisions:type_name -> workpulling.v1.PausedRevision
+	42, // 39: workpulling.v1.FlowStats.quarantined_workers:type_name -> workpulling.v1.QuarantinedWorker
+	40, // 40: workpulling.v1.FlowStats.fenced:type_name -> workpulling.v1.FencedIncarnation
+	3,  // 41: workpulling.v1.WorkPulling.Pull:input_type -> workpulling.v1.WorkerFrame
+	5,  // 42: workpulling.v1.WorkPulling.Produce:input_type -> workpulling.v1.ProducerFrame
+	33, // 43: workpulling.v1.WorkerControl.GetStatus:input_type -> workpulling.v1.GetStatusRequest
+	34, // 44: workpulling.v1.WorkerControl.CordonIfIdle:input_type -> workpulling.v1.CordonIfIdleRequest
+	36, // 45: workpulling.v1.WorkerControl.StartDrain:input_type -> workpulling.v1.StartDrainRequest
+	37, // 46: workpulling.v1.WorkerControl.Uncordon:input_type -> workpulling.v1.UncordonRequest
+	45, // 47: workpulling.v1.ProducerMember.Look:input_type -> workpulling.v1.LookRequest
+	39, // 48: workpulling.v1.FlowStatsCollector.Report:input_type -> workpulling.v1.FlowStats
+	4,  // 49: workpulling.v1.WorkPulling.Pull:output_type -> workpulling.v1.ControllerFrame
+	6,  // 50: workpulling.v1.WorkPulling.Produce:output_type -> workpulling.v1.GrantFrame
+	38, // 51: workpulling.v1.WorkerControl.GetStatus:output_type -> workpulling.v1.WorkerStatus
+	35, // 52: workpulling.v1.WorkerControl.CordonIfIdle:output_type -> workpulling.v1.CordonIfIdleReply
+	38, // 53: workpulling.v1.WorkerControl.StartDrain:output_type -> workpulling.v1.WorkerStatus
+	38, // 54: workpulling.v1.WorkerControl.Uncordon:output_type -> workpulling.v1.WorkerStatus
+	46, // 55: workpulling.v1.ProducerMember.Look:output_type -> workpulling.v1.MemberStatus
+	44, // 56: workpulling.v1.FlowStatsCollector.Report:output_type -> workpulling.v1.FlowStatsAck
+	49, // [49:57] is the sub-list for method output_type
+	41, // [41:49] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_protocol_v1_workpulling_proto_init() }
@@ -4130,7 +4209,7 @@ func file_protocol_v1_workpulling_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_protocol_v1_workpulling_proto_rawDesc), len(file_protocol_v1_workpulling_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   4,
 		},
