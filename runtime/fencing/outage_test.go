@@ -600,9 +600,10 @@ func TestSubmittersInAnOutage(t *testing.T) {
 	}
 	p.set(func(s *server) { s.forbid = true })
 	refused := p.token("second")
-	if _, got := p.submit(refused); got != transport.LabelForbidden {
-		t.Errorf("without the permission: %q", got)
-	}
+	p.eventually("who has no permission is refused, once the server answers on a new connection", func() bool {
+		_, got := p.submit(refused)
+		return got == transport.LabelForbidden
+	})
 	p.set(func(s *server) { s.cut = true })
 	p.pass(2 * time.Minute)
 	began := time.Now()
