@@ -39,6 +39,9 @@ func startControlPlane(ctx context.Context, options Options) (*Environment, erro
 	for _, arg := range options.ControllerManagerArgs {
 		args = append(args, "--controller-manager-arg="+arg)
 	}
+	for _, arg := range options.APIServerArgs {
+		args = append(args, "--apiserver-arg="+arg)
+	}
 	running, err := run(binary, root, args)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))

@@ -24,6 +24,9 @@ type Options struct {
 	// ControllerManagerArgs are further arguments of kube-controller-manager, such
 	// as a shorter sync period. A cluster of KUBECONFIG does not get them.
 	ControllerManagerArgs []string
+	// APIServerArgs are further arguments of kube-apiserver. A cluster of KUBECONFIG and the binaries of KUBEBUILDER_ASSETS do not get them; Own
+	// says whether they would be used.
+	APIServerArgs []string
 }
 
 // Environment is a Kubernetes API with our CRDs.
@@ -79,6 +82,9 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	return scheme
 }
+
+// Own says whether Start gives a control plane of its own, which every argument reaches.
+func Own() bool { return os.Getenv("KUBECONFIG") == "" && os.Getenv("KUBEBUILDER_ASSETS") == "" }
 
 func connect(ctx context.Context, options Options) (*Environment, error) {
 	if path := os.Getenv("KUBECONFIG"); path != "" {
