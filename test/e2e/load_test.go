@@ -166,7 +166,7 @@ func (l *load) stop(ctx context.Context) harness.Verdict {
 	verdict := (&run{bed: l.bed, documents: l.accepted, submitter: &harness.Submitter{Source: l.source}}).finished(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	GinkgoWriter.Printf("accepted %d, all of them done; run again %d, finished again %d; answers %v\n",
-		verdict.Submitted, verdict.Redelivered, verdict.Duplicates, l.answers)
+	AddReportEntry("jobs", fmt.Sprintf("accepted %d, all of them done; run again %d, finished again %d; answers %v",
+		verdict.Submitted, verdict.Redelivered, verdict.Duplicates, l.answers))
 	return verdict
 }

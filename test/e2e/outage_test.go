@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +53,16 @@ func (p pod) crash(programs ...string) {
 	}
 }
 
+// runs says whether a program of the pod runs, and asks no API server.
+func (p pod) runs(program string) bool {
+	GinkgoHelper()
+	_, err := harness.Signal(p.uid, program, 0)
+	if !errors.Is(err, harness.ErrNotHere) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return err == nil
+}
+
 // outageLasts is three minutes, or what $OUTAGE says.
 func outageLasts() time.Duration {
 	GinkgoHelper()
@@ -68,8 +80,10 @@ func (b *bed) without(ctx context.Context, l *load, length time.Duration, lose f
 	GinkgoHelper()
 	workers := b.podsOf(ctx, "workpulling.dev/role=worker")
 	producer := b.podsOf(ctx, "workpulling.dev/role=producer")[0]
-	began := time.Now()
 	lose()
+	began := time.Now()
+	before, err := l.done(ctx)
+	Expect(err).NotTo(HaveOccurred())
 	By("going on with what is bound")
 	l.progresses(ctx, 20, time.Minute)
 
@@ -79,17 +93,23 @@ func (b *bed) without(ctx context.Context, l *load, length time.Duration, lose f
 
 	By("going on when the producer has crashed")
 	producer.crash("/workpulling/sidecar")
-	l.progresses(ctx, 20, time.Minute)
+	crashed := time.Now()
 	Eventually(func(g Gomega) {
 		metrics, err := harness.MetricsAt(ctx, producer.ip)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(metrics.Total("workpulling_flow_bound_workers")).To(Equal(float64(len(workers))))
-	}).WithContext(ctx).Should(Succeed(), "all workers are bound again, those that had crashed too")
+		g.Expect(metrics.Total("workpulling_flow_session_age_seconds")).To(BeNumerically("<", time.Since(crashed).Seconds()), "it is the producer that started anew")
+	}).WithContext(ctx).WithPolling(200*time.Millisecond).Should(Succeed(), "all workers are bound again, those that had crashed too")
+	AddReportEntry("all workers bound again after the producer's crash", time.Since(crashed).Round(100*time.Millisecond).String())
+	l.progresses(ctx, 20, time.Minute)
 
 	By("going on to the end of the outage")
 	for time.Since(began) < length {
 		l.progresses(ctx, 10, time.Minute)
 	}
+	after, err := l.done(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	AddReportEntry("jobs done in the outage", fmt.Sprintf("%d in %s", after-before, time.Since(began).Round(time.Second)))
 }
 
 var _ = Describe("An outage", Label("outage"), Serial, func() {
@@ -112,6 +132,7 @@ var _ = Describe("An outage", Label("outage"), Serial, func() {
 		b.without(ctx, l, outageLasts(), func() { b.stop(ctx, "control-plane", "kube-apiserver") })
 		b.start(ctx, "control-plane", "kube-apiserver")
 		By("catching up with the status, and replacing no pod")
+		l.progresses(ctx, 10, time.Minute)
 		l.stop(ctx)
 		b.settled(ctx, "documents")
 		b.wait(ctx, "workpullingflow/documents", "Ready")
@@ -119,20 +140,26 @@ var _ = Describe("An outage", Label("outage"), Serial, func() {
 		Expect(uidsOf(b.podsOf(ctx, "workpulling.dev/flow=documents"))).To(Equal(uidsOf(before)))
 	}, SpecTimeout(25*time.Minute))
 
-	It("of the operator stops nothing", func(ctx context.Context) {
+	It("of the operator stops nothing", Label("long"), func(ctx context.Context) {
 		working(ctx)
-		DeferCleanup(func(ctx context.Context) { scaleOperator(ctx, 1) })
-		b.without(ctx, l, time.Minute, func() { scaleOperator(ctx, 0) })
+		operators := len(b.operatorPods(ctx))
+		DeferCleanup(func(ctx context.Context) { scaleOperator(ctx, operators) }, NodeTimeout(3*time.Minute))
+		b.without(ctx, l, 3*time.Minute, func() { scaleOperator(ctx, 0) })
 		By("replacing a worker that was deleted meanwhile")
+		before := b.podsOf(ctx, "workpulling.dev/flow=documents")
 		gone := b.podsOf(ctx, "workpulling.dev/role=worker")[0]
 		Expect(b.get(ctx, "delete", "pod", gone.name, "--grace-period=0", "--force")).Error().NotTo(HaveOccurred())
 		l.progresses(ctx, 10, time.Minute)
-		scaleOperator(ctx, 1)
+		Expect(b.pods(ctx, "documents")).To(HaveLen(2), "nobody is there to replace it")
+		scaleOperator(ctx, operators)
+		Eventually(b.pods).WithContext(ctx).WithArguments("documents").Should(HaveLen(3))
+		b.bound(ctx, 3)
 		b.wait(ctx, "workerpool/documents", "Ready")
-		Expect(b.pods(ctx, "documents")).To(HaveLen(3))
+		remaining := slices.DeleteFunc(uidsOf(before), func(uid string) bool { return uid == gone.uid })
+		Expect(uidsOf(b.podsOf(ctx, "workpulling.dev/flow=documents"))).To(ContainElements(remaining), "no other pod was replaced")
 		l.stop(ctx)
 		b.settled(ctx, "documents")
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("that ends with an older etcd loses no job", func(ctx context.Context) {
 		working(ctx)
@@ -145,32 +172,54 @@ var _ = Describe("An outage", Label("outage"), Serial, func() {
 		Eventually(b.pods).WithContext(ctx).WithArguments("documents").Should(HaveLen(5))
 		Expect(b.get(ctx, "delete", "pod", b.podsOf(ctx, "workpulling.dev/role=worker")[0].name, "--grace-period=0", "--force")).Error().NotTo(HaveOccurred())
 		Expect(b.get(ctx, "delete", "pod", "documents-producer-0", "--grace-period=0", "--force")).Error().NotTo(HaveOccurred())
-		b.wait(ctx, "workpullingflow/documents", "Ready")
+		Eventually(b.pods).WithContext(ctx).WithArguments("documents").Should(HaveLen(5))
+		b.bound(ctx, 5)
 		l.progresses(ctx, 20, 2*time.Minute)
+		unknown := slices.DeleteFunc(b.podsOf(ctx, "workpulling.dev/flow=documents"), func(p pod) bool { return slices.Contains(uidsOf(old), p.uid) })
+		Expect(len(unknown)).To(BeNumerically(">=", 4), "three workers and the producer")
 
-		By("going back to the snapshot")
+		By("going back to the snapshot, and starting what runs on the nodes anew, as Kubernetes wants it then")
 		Expect(cluster(ctx, "snapshot", "restore", snapshot)).To(Succeed())
 		Expect(b.get(ctx, "get", "workerpool/documents", "-o", "jsonpath={.spec.replicas}")).To(Equal("3"))
+		for _, node := range b.nodes(ctx) {
+			b.stop(ctx, node, "kubelet", "kube-proxy")
+			b.start(ctx, node, "kubelet", "kube-proxy")
+		}
 		l.progresses(ctx, 20, 3*time.Minute)
-		Eventually(b.pods).WithContext(ctx).WithArguments("documents").Should(HaveLen(3))
-		b.wait(ctx, "workpullingflow/documents", "Ready")
-		GinkgoWriter.Printf("before %v\nafter  %v\n", old, b.podsOf(ctx, "workpulling.dev/flow=documents"))
 
-		By("taking orders again")
+		By("having what the snapshot knows run, and nothing else")
+		Eventually(func(g Gomega) {
+			now := b.podsOf(ctx, "workpulling.dev/flow=documents")
+			g.Expect(now).To(HaveLen(4))
+			for _, p := range now {
+				g.Expect(p.runs("/workpulling/sidecar")).To(BeTrue(), p.name)
+			}
+			for _, p := range unknown {
+				g.Expect(p.runs("/workpulling/sidecar")).To(BeFalse(), p.name)
+			}
+		}).WithContext(ctx).WithTimeout(4 * time.Minute).Should(Succeed())
+		b.bound(ctx, 3)
+		b.wait(ctx, "workpullingflow/documents", "Ready")
+		b.wait(ctx, "workerpool/documents", "Ready")
+
+		By("taking orders again, and carrying them out once")
 		b.scale(ctx, 4)
 		Eventually(b.pods).WithContext(ctx).WithArguments("documents").Should(HaveLen(4))
+		b.bound(ctx, 4)
+		Consistently(b.pods).WithContext(ctx).WithArguments("documents").Should(HaveLen(4))
 		l.stop(ctx)
 		b.settled(ctx, "documents")
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(20*time.Minute))
 
 	It("of the signing key, in the course of its rotation, costs no binding", Label("long"), func(ctx context.Context) {
 		working(ctx)
-		before := b.podsOf(ctx, "workpulling.dev/flow=documents")
-		first := keyOf(tokenIn(before[0]))
+		first := keyOf(tokenIn(b.podsOf(ctx, "workpulling.dev/flow=documents")[0]))
+		before := b.bindings(ctx)
 		Expect(cluster(ctx, "signing-key", "add")).To(Succeed())
 		l.progresses(ctx, 10, time.Minute)
 		Expect(cluster(ctx, "signing-key", "use")).To(Succeed())
 		l.progresses(ctx, 10, time.Minute)
+		b.unharmed(ctx, before)
 
 		By("waiting until every pod has a token of the new key, which a kubelet that starts asks for")
 		for _, node := range b.nodes(ctx) {
@@ -187,20 +236,39 @@ var _ = Describe("An outage", Label("outage"), Serial, func() {
 				}
 			}
 		}).WithContext(ctx).WithTimeout(5 * time.Minute).Should(Succeed())
-		l.progresses(ctx, 10, time.Minute)
 		l.renew(ctx)
+		l.progresses(ctx, 10, time.Minute)
 
 		Expect(cluster(ctx, "signing-key", "retire")).To(Succeed())
 		l.progresses(ctx, 10, time.Minute)
+		b.unharmed(ctx, before)
+
 		By("binding anew with a token of the new key")
-		b.podsOf(ctx, "workpulling.dev/role=worker")[0].crash("/workpulling/sidecar")
+		crashed := b.podsOf(ctx, "workpulling.dev/role=worker")[0]
+		crashed.crash("/workpulling/sidecar")
+		Eventually(b.get).WithContext(ctx).WithArguments("get", "pod", crashed.name, "-o",
+			`jsonpath={.status.initContainerStatuses[?(@.name=="workpulling-sidecar")].restartCount}`).Should(Equal("1"))
 		b.scale(ctx, 4)
-		Eventually(b.get).WithContext(ctx).WithArguments("get", "workpullingflow/documents", "-o", "jsonpath={.status.workers}").Should(Equal("4"))
+		b.wait(ctx, "workerpool/documents", "Ready")
+		b.bound(ctx, 4)
 		l.stop(ctx)
 		b.settled(ctx, "documents")
-		Expect(uidsOf(b.podsOf(ctx, "workpulling.dev/flow=documents"))).To(ContainElements(uidsOf(before)))
+		Expect(b.pods(ctx, "documents")).To(ContainElements(before.pods))
 	}, SpecTimeout(15*time.Minute))
 })
+
+// bound waits until the producer that is there reports so many workers with a binding.
+func (b *bed) bound(ctx context.Context, workers int) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		metrics, err := kubectl.PodMetrics(ctx, b.namespace, "documents-producer-0")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(metrics.Total("workpulling_flow_bound_workers")).To(BeEquivalentTo(workers))
+		status, err := b.get(ctx, "get", "workpullingflow/documents", "-o", "jsonpath={.status.workers}")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(status).To(Equal(strconv.Itoa(workers)))
+	}).WithContext(ctx).WithTimeout(3 * time.Minute).Should(Succeed())
+}
 
 // stop stops components of the local cluster until the spec ends at the latest.
 func (b *bed) stop(ctx context.Context, member string, components ...string) {
