@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,13 +197,13 @@ func TestBadFilesAreFollowed(t *testing.T) {
 	other := transporttest.NewAuthority(t)
 	otherCert, otherKey := other.Issue(t, "server")
 	synctest.Test(t, func(t *testing.T) {
-		var complaints, served int
+		var complaints, served atomic.Int32
 		log := funcr.New(func(_, line string) {
 			if strings.Contains(line, "Cannot use") {
-				complaints++
+				complaints.Add(1)
 			}
 			if strings.Contains(line, "Serving with a new certificate") {
-				served++
+				served.Add(1)
 			}
 		}, funcr.Options{})
 		ctx, stop := context.WithCancel(t.Context())
@@ -216,33 +217,33 @@ func TestBadFilesAreFollowed(t *testing.T) {
 			synctest.Wait()
 		}
 		pass(time.Minute)
-		if complaints != 0 || served != 0 || c.Failures() != 0 {
-			t.Errorf("at rest: %d complaints, %d new certificates", complaints, served)
+		if complaints.Load() != 0 || served.Load() != 0 || c.Failures() != 0 {
+			t.Errorf("at rest: %d complaints, %d new certificates", complaints.Load(), served.Load())
 		}
 		for _, tc := range []struct {
 			name    string
 			content []byte
 		}{{"half", whole[:len(whole)/2]}, {"empty", nil}, {"another's", read(t, otherCert)}} { // the last stays, for the key to follow
-			complaints = 0
+			complaints.Store(0)
 			replace(t, certFile, tc.content)
 			before := c.Failures()
 			pass(3 * time.Minute)
-			if complaints < 3 || complaints > 4 || c.Failures() == before || c.Err() == nil || !c.Expires().Equal(first) {
-				t.Errorf("%s: %d complaints in 3 minutes, %d failures, %v", tc.name, complaints, c.Failures(), c.Err())
+			if complaints.Load() < 3 || complaints.Load() > 4 || c.Failures() == before || c.Err() == nil || !c.Expires().Equal(first) {
+				t.Errorf("%s: %d complaints in 3 minutes, %d failures, %v", tc.name, complaints.Load(), c.Failures(), c.Err())
 			}
 		}
 		replace(t, keyFile, read(t, otherKey)) // now the pair is whole
 		pass(20 * time.Second)
-		if c.Err() != nil || served != 1 {
-			t.Errorf("a whole pair: %v, %d new certificates", c.Err(), served)
+		if c.Err() != nil || served.Load() != 1 {
+			t.Errorf("a whole pair: %v, %d new certificates", c.Err(), served.Load())
 		}
-		complaints = 0
+		complaints.Store(0)
 		if err := os.Remove(keyFile); err != nil {
 			t.Fatal(err)
 		}
 		pass(20 * time.Second)
-		if complaints != 1 || c.Err() == nil {
-			t.Errorf("a missing file: %d complaints, %v", complaints, c.Err())
+		if complaints.Load() != 1 || c.Err() == nil {
+			t.Errorf("a missing file: %d complaints, %v", complaints.Load(), c.Err())
 		}
 		stop()
 		<-done

@@ -45,7 +45,7 @@ func CheckHistory(history []Event) error {
 		}
 		events = append(events, event)
 	}
-	result := porcupine.CheckEventsTimeout(contract, append(events, open...), time.Minute)
+	result := porcupine.CheckEventsTimeout(contract, append(events, open...), 3*time.Minute)
 	switch result {
 	case porcupine.Ok:
 		return nil
