@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ type site struct {
 	namespace string
 	stateDir  string
 	guard     *fencing.Guard
+	trusted   atomic.Bool // the switch of the intake
 	stop      func()
 	gone      chan string
 	over      chan string
@@ -134,6 +136,7 @@ func (s *site) guardOf(config *rest.Config) *fencing.Guard {
 	must(s.t, err)
 	guard := fencing.New(fencing.Options{
 		Namespace: s.namespace, Flow: flow, Audience: runtimeconfig.TokenAudience, Log: logr.Discard(), StateDir: s.stateDir,
+		TrustNamespace:    s.trusted.Load,
 		OnPodGone:         func(uid string) { s.gone <- uid },
 		OnIncarnationOver: func(uid, boot, _ string) { s.over <- uid + "/" + boot },
 	}, clients)
