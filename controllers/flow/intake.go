@@ -42,3 +42,8 @@ func (o *observation) allTaken(p plan) bool {
 	}
 	return !o.flow.Spec.Queue.IsShared() || len(o.stats.Standbys)+1 >= len(o.pods)
 }
+
+// firstWord says whether a transition is the first word of a producer, that callers present tokens: no news, as every flow begins so.
+func firstWord(t conditions.Transition) bool {
+	return t.Type == v1alpha1.ConditionIntakeAuthenticated && t.Status == metav1.ConditionTrue && t.FromReason == v1alpha1.ReasonAuthenticationUnknown
+}

@@ -40,7 +40,7 @@ func makeStatus(o *observation, p plan, a applied) (v1alpha1.WorkPullingFlowStat
 	changed := conditions.Set(&status.Conditions, o.flow.Generation,
 		o.ready(p, producer, queue, tokens, failed), producer, queue, workers, tokens, o.intakeAuthenticated(p), failed, o.hasDeadLetters())
 	o.rememberFailure(&status, changed)
-	return status, changed
+	return status, slices.DeleteFunc(changed, firstWord)
 }
 
 // join makes one message of those that are not empty.

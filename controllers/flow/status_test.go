@@ -334,6 +334,35 @@ func TestTheIntakeIsAuthenticatedWhenEveryProducerSaysSo(t *testing.T) {
 	}
 }
 
+// That a door is open is told once, and that it is closed again; that it was never open is no news.
+func TestAnOpenIntakeIsToldOfOnce(t *testing.T) {
+	o, p := serving(), plan{configHash: "hash"}
+	o.flow.Status = v1alpha1.WorkPullingFlowStatus{}
+	told := func() (reasons []string) {
+		status, changed := makeStatus(o, p, applied{})
+		o.flow.Status = status
+		for _, c := range changed {
+			if c.Type == v1alpha1.ConditionIntakeAuthenticated && c.Status != metav1.ConditionUnknown {
+				reasons = append(reasons, c.Reason)
+			}
+		}
+		return reasons
+	}
+	stats := o.stats
+	o.stats = flowstats.Snapshot{}
+	first := told() // nothing is known
+	o.stats = stats
+	o.stats.Stats.ConfigHash = "hash"
+	second := told()
+	o.flow.Spec.Intake.Authentication = v1alpha1.IntakeTrustedNamespace
+	third, fourth := told(), told()
+	o.flow.Spec.Intake.Authentication = v1alpha1.IntakeToken
+	fifth := told()
+	if diff := cmp.Diff([][]string{nil, nil, {v1alpha1.ReasonTrustedNamespace}, nil, {v1alpha1.ReasonTokens}}, [][]string{first, second, third, fourth, fifth}); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Another operator, or one that has just started, has not waited long enough to call a producer silent.
 func TestSilenceOutlivesTheOperator(t *testing.T) {
 	o := serving()

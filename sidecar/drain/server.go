@@ -14,6 +14,8 @@ import (
 	"github.com/workpulling/workpulling/sidecar/socket"
 )
 
+const maxHeaderBytes = 16 << 10
+
 // Worker is what can be drained.
 type Worker interface {
 	StartDrain()
@@ -45,7 +47,9 @@ func Listen(path string, worker Worker) (*Server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /drain", func(w http.ResponseWriter, r *http.Request) { drain(w, r, worker) })
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, worker.Status()) })
-	return &Server{listener: listener, http: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}, nil
+	return &Server{listener: listener, http: &http.Server{
+		Handler: mux, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
+	}}, nil
 }
 
 // Run serves until ctx ends.

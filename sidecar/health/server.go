@@ -9,6 +9,14 @@ import (
 	"time"
 )
 
+// Bounds of a caller, whom nobody knows. There is none on connections, for they would keep kubelet out.
+const (
+	maxHeaderBytes = 16 << 10
+	headerTimeout  = 5 * time.Second
+	wholeTimeout   = 30 * time.Second // longer than any answer takes
+	idleTimeout    = time.Minute
+)
+
 // Check returns nil when fine, otherwise an error that says what is missing in words for a person.
 type Check func() error
 
@@ -34,7 +42,10 @@ func ServeHTTP(ctx context.Context, address string, handler http.Handler) error 
 	if err != nil {
 		return fmt.Errorf("listening on %s: %w", address, err)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second}
+	server := &http.Server{
+		Handler: handler, MaxHeaderBytes: maxHeaderBytes,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: wholeTimeout, WriteTimeout: wholeTimeout, IdleTimeout: idleTimeout,
+	}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
 	if err := server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
