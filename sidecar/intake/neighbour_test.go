@@ -107,7 +107,7 @@ func TestARefusedTokenIsNotSavedByAnAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	response.Body.Close()
-	if response.StatusCode != 401 || v.asked.Load() != 0 {
+	if response.StatusCode != http.StatusUnauthorized || v.asked.Load() != 0 {
 		t.Errorf("two headers: %d", response.StatusCode)
 	}
 	w.tokens.Refuse(&transport.Refusal{Code: protocol.RefusedUnavailable, Label: transport.LabelUnavailable})

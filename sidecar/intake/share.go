@@ -29,10 +29,11 @@ func (s *shares) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
-		if err != nil { // a Unix socket
+		address, ok := conn.RemoteAddr().(*net.TCPAddr)
+		if !ok { // a Unix socket
 			return conn, nil
 		}
+		host := address.IP.String()
 		if !s.take(host) {
 			_ = conn.Close() // what it wanted is not known
 			continue

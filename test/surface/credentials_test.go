@@ -51,6 +51,7 @@ func (c credential) from() net.Addr {
 		host = localWeb
 	case outsider:
 		host = localOther
+	default: // all others come from anywhere
 	}
 	return &net.TCPAddr{IP: net.ParseIP(host)}
 }
@@ -80,8 +81,9 @@ func (w *world) bearer(c credential) string {
 		return of(namespace, "worker", runtimeconfig.TokenAudience)
 	case member:
 		return of(namespace, "member", runtimeconfig.TokenAudience)
+	default:
+		return ""
 	}
-	return ""
 }
 
 // clientTLS is how a credential meets a server called host.
@@ -99,8 +101,9 @@ func (w *world) clientTLS(c credential, host string) *tls.Config {
 		return issued(w.authority, producerHost, x509.ExtKeyUsageServerAuth)
 	case operatorCert:
 		return issued(w.authority, runtimeconfig.OperatorCommonName, x509.ExtKeyUsageClientAuth)
+	default:
+		return config
 	}
-	return config
 }
 
 // A table of which two columns are the same by mistake would say nothing.

@@ -157,6 +157,7 @@ func (w *world) callGRPC(conn *grpc.ClientConn, what string, streams bool, as cr
 		return err.Error()
 	case codes.Unauthenticated, codes.DeadlineExceeded, codes.Internal:
 		return err.Error()
+	default: // it got to what the method does
+		return served
 	}
-	return served
 }

@@ -48,8 +48,18 @@ var routes = map[string][]listener{
 	"sidecar/drain":     {drainSocket},
 }
 
-// source visits every call in the code that runs in a cluster or on a user's machine, tests and tools left out.
+// source visits every call.
 func source(t *testing.T, visit func(file string, call *ast.CallExpr)) {
+	t.Helper()
+	nodes(t, func(file string, node ast.Node) {
+		if call, ok := node.(*ast.CallExpr); ok {
+			visit(file, call)
+		}
+	})
+}
+
+// nodes visits the code that runs in a cluster or on a user's machine, tests and tools left out.
+func nodes(t *testing.T, visit func(file string, node ast.Node)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -68,9 +78,7 @@ func source(t *testing.T, visit func(file string, call *ast.CallExpr)) {
 			return err
 		}
 		ast.Inspect(file, func(node ast.Node) bool {
-			if call, ok := node.(*ast.CallExpr); ok {
-				visit(filepath.ToSlash(name), call)
-			}
+			visit(filepath.ToSlash(name), node)
 			return true
 		})
 		return nil
@@ -166,6 +174,35 @@ func tested(t *testing.T, dir, name string) bool {
 	})
 }
 
+// A server that a stranger reaches has a bound on headers, on how long they take, and on how long nothing comes.
+func TestEveryHTTPServerIsBounded(t *testing.T) {
+	servers := 0
+	nodes(t, func(file string, node ast.Node) {
+		server, ok := node.(*ast.CompositeLit)
+		if !ok {
+			return
+		}
+		if of, ok := server.Type.(*ast.SelectorExpr); !ok || of.Sel.Name != "Server" || fmt.Sprint(of.X) != "http" {
+			return
+		}
+		servers++
+		set := map[string]bool{}
+		for _, element := range server.Elts {
+			if pair, ok := element.(*ast.KeyValueExpr); ok {
+				set[fmt.Sprint(pair.Key)] = true
+			}
+		}
+		for _, field := range []string{"MaxHeaderBytes", "ReadHeaderTimeout", "IdleTimeout"} {
+			if !set[field] {
+				t.Errorf("%s has a server without %s", file, field)
+			}
+		}
+	})
+	if servers < 3 {
+		t.Errorf("only %d servers were found", servers)
+	}
+}
+
 // Every method of every service that is registered anywhere is allowed or refused by a row, and there is no row of a method that is not there.
 func TestEveryMethodHasARow(t *testing.T) {
 	methods := services()
@@ -194,7 +231,7 @@ func TestEveryPortIsAListeners(t *testing.T) {
 	of := func(part string) (ports []string) {
 		for l := range all {
 			if strings.HasPrefix(string(l), part) {
-				if port := number.FindStringSubmatch(string(l)); port != nil && !slices.Contains(ports, port[1]) {
+				if port := number.FindStringSubmatch(string(l)); len(port) > 1 && !slices.Contains(ports, port[1]) {
 					ports = append(ports, port[1])
 				}
 			}
@@ -210,7 +247,7 @@ func TestEveryPortIsAListeners(t *testing.T) {
 	}
 	pods := append(of("producer"), of("worker")...)
 	slices.Sort(pods)
-	same("the layout of pods", slices.Compact(pods), slices.Collect(maps.Values(constants(t, filepath.Join(root, "internal/runtimeconfig/layout.go"), "Port"))))
+	same("the layout of pods", slices.Compact(pods), slices.Collect(maps.Values(constants(t, root+"/internal/runtimeconfig/layout.go", "Port"))))
 	for _, file := range []string{"charts/workpulling/templates/deployment.yaml", "config/manager/deployment.yaml"} {
 		raw, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
@@ -252,7 +289,7 @@ func constants(t *testing.T, path, prefix string) map[string]string {
 
 // The threat model claims what tests prove, and names tests that exist.
 func TestTheThreatModelNamesItsTests(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join(root, "docs/threat-model.md"))
+	raw, err := os.ReadFile(root + "/docs/threat-model.md")
 	if err != nil {
 		t.Fatal(err)
 	}
