@@ -74,6 +74,10 @@ const (
 	// ReasonDeletionRefused: the flow is being deleted with deletionPolicy Refuse
 	// and its queue still holds jobs. It goes on working until they are settled.
 	ReasonDeletionRefused = "DeletionRefused"
+	// ReasonNetworkPolicyRefused: the operator runs with --network-policies, and
+	// the API server refuses the NetworkPolicy. No pod is made without it; those
+	// that run go on. The message is the API server's.
+	ReasonNetworkPolicyRefused = "NetworkPolicyRefused"
 	// ReasonReconcileFailed: the operator could not read or write an object it
 	// needs. The message holds the error; the operator tries again.
 	ReasonReconcileFailed = "ReconcileFailed"

@@ -3,8 +3,11 @@ package v1alpha1
 // Labels of the objects that the operator makes.
 const (
 	// LabelFlow is the name of the flow an object belongs to. A worker that pulls
-	// from several flows has only the annotation workpulling.dev/flows.
+	// from several flows has none of this name.
 	LabelFlow = "workpulling.dev/flow"
+	// LabelPullsFromPrefix, followed by the name of a flow, is the label of a worker
+	// that pulls from that flow. A worker of several flows has one for each.
+	LabelPullsFromPrefix = "workpulling.dev/flow."
 	// LabelPool is the name of the pool a worker pod belongs to. It stays on the
 	// pod for its whole life, so that logs and owners can always be found by it.
 	LabelPool = "workpulling.dev/pool"
@@ -18,6 +21,15 @@ const (
 	// LabelRevision is the hash of the part of the spec a pod was made from.
 	LabelRevision = "workpulling.dev/revision"
 )
+
+// Values of the labels of the flows that a worker pulls from.
+const (
+	// PullsFrom is the only one.
+	PullsFrom = "true"
+)
+
+// LabelPullsFrom is the label of a worker pod that pulls from a flow.
+func LabelPullsFrom(flow string) string { return LabelPullsFromPrefix + flow }
 
 // Values of the label role.
 const (

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/controllers/networkpolicy"
 	"github.com/workpulling/workpulling/internal/children"
 	"github.com/workpulling/workpulling/internal/patch"
 	"github.com/workpulling/workpulling/internal/podhealth"
@@ -37,10 +38,16 @@ func (r *Reconciler) apply(ctx context.Context, o *observation, p plan) (applied
 		a.obstacle = obstacleOf(v1alpha1.ReasonCertificatePending, err)
 		return a, err
 	}
+	for _, object := range p.unwanted {
+		if err := r.Issuer.Keeper.Remove(ctx, object); err != nil {
+			a.obstacle = obstacleOf(v1alpha1.ReasonReconcileFailed, err)
+			return a, err
+		}
+	}
 	for _, object := range p.objects {
 		wrote, err := r.Issuer.Keeper.Ensure(ctx, object)
 		if err != nil {
-			a.obstacle = obstacleOf(v1alpha1.ReasonReconcileFailed, err)
+			a.obstacle = obstacleOf(networkpolicy.RefusalReason(object, err), err)
 			return a, err
 		}
 		if _, document := object.(*corev1.ConfigMap); wrote && document {

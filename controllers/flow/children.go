@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/controllers/networkpolicy"
 	"github.com/workpulling/workpulling/controllers/podbuilder"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
@@ -28,6 +29,8 @@ type Settings struct {
 	OperatorAddress, OperatorHost string
 	// TokenReviewerClusterRole is the ClusterRole that lets a producer have tokens reviewed.
 	TokenReviewerClusterRole string
+	// Network says who may open connections to the producers.
+	Network networkpolicy.Settings
 }
 
 // objects are the children of a flow besides the StatefulSet, in the order in which they are needed.
@@ -42,7 +45,18 @@ func objects(flow *v1alpha1.WorkPullingFlow, config string, settings Settings) [
 	if podbuilder.ProducerServiceAccount(flow) == runtimeconfig.ProducerName(flow.Name) {
 		list = append(list, serviceAccount(flow))
 	}
+	if settings.Network.Enabled {
+		list = append(list, networkpolicy.Producer(flow, settings.Network))
+	}
 	return list
+}
+
+// unwanted are the children that may be there from before and should not be any more.
+func unwanted(flow *v1alpha1.WorkPullingFlow, settings Settings) []client.Object {
+	if settings.Network.Enabled {
+		return nil
+	}
+	return []client.Object{networkpolicy.Producer(flow, settings.Network)}
 }
 
 func metadata(flow *v1alpha1.WorkPullingFlow, name string) metav1.ObjectMeta {
@@ -77,6 +91,9 @@ func role(flow *v1alpha1.WorkPullingFlow) *rbacv1.Role {
 	}
 	return &rbacv1.Role{ObjectMeta: metadata(flow, name), Rules: rules}
 }
+
+// Rights are what a producer may do in its namespace.
+func Rights(flow *v1alpha1.WorkPullingFlow) []rbacv1.PolicyRule { return role(flow).Rules }
 
 // lease is where the members of a shared queue say who has it. They fill it in; the operator only makes it, so that they need no right
 // to make any.

@@ -13,6 +13,8 @@ import (
 // plan is what one reconcile brings about.
 type plan struct {
 	objects []client.Object
+	// unwanted are removed, where they are there.
+	unwanted []client.Object
 	// configHash identifies the producer's document among them.
 	configHash string
 	set        *appsv1.StatefulSet
@@ -33,7 +35,7 @@ func makePlan(o *observation, settings Settings) (plan, error) {
 	if o.flow.DeletionTimestamp != nil {
 		p.ending = endingOf(o, hash)
 	}
-	p.objects, p.configHash = objects(o.flow, text, settings), hash
+	p.objects, p.unwanted, p.configHash = objects(o.flow, text, settings), unwanted(o.flow, settings), hash
 	if p.set, err = podbuilder.ProducerStatefulSet(o.flow, settings.Image, o.storage.accessMode()); err != nil {
 		return plan{}, err
 	}

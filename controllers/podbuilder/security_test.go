@@ -9,6 +9,7 @@ import (
 	psapi "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
+	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
 
@@ -61,22 +62,43 @@ func TestUserSecurityContextIsUntouched(t *testing.T) {
 	}
 }
 
+// pods are those of every sort of flow and pool whose own containers are restricted, where they have any.
 func pods(t *testing.T) map[string]corev1.PodTemplateSpec {
 	t.Helper()
-	worker, err := WorkerPod(makePool(), image, "resize-x7k2p")
-	if err != nil {
-		t.Fatal(err)
+	all := map[string]corev1.PodTemplateSpec{}
+	for name, pool := range map[string]*v1alpha1.WorkerPool{
+		"worker": makePool(), "worker-with-socket": withSocket(makePool()), "worker-with-named-port": withNamedPort(makePool()),
+		"worker-of-several-flows": withFlows(makePool(), "thumbnails", "posters"),
+	} {
+		pod, err := WorkerPod(pool, image, "resize-x7k2p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels}, Spec: pod.Spec}
 	}
-	all := map[string]corev1.PodTemplateSpec{"worker": {ObjectMeta: metav1.ObjectMeta{Labels: worker.Labels}, Spec: worker.Spec}}
-	gateway, err := ProducerStatefulSet(makeFlow(), image, corev1.ReadWriteOnce)
-	if err != nil {
-		t.Fatal(err)
+	for name, flow := range map[string]*v1alpha1.WorkPullingFlow{
+		"producer-gateway": makeFlow(), "producer-with-app": withProducerApp(makeFlow()),
+		"producer-memory": withQueue(makeFlow(), v1alpha1.QueueMemory), "producer-memory-with-app": withQueue(withProducerApp(makeFlow()), v1alpha1.QueueMemory),
+		"producer-shared": withQueue(makeFlow(), v1alpha1.QueuePostgreSQL), "producer-shared-with-app": withQueue(withProducerApp(makeFlow()), v1alpha1.QueuePostgreSQL),
+	} {
+		set, err := ProducerStatefulSet(flow, image, corev1.ReadWriteOnce)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = set.Spec.Template
 	}
-	all["producer-gateway"] = gateway.Spec.Template
-	withApp, err := ProducerStatefulSet(withProducerApp(makeFlow()), image, corev1.ReadWriteOnce)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all["producer-with-app"] = withApp.Spec.Template
 	return all
+}
+
+func withFlows(pool *v1alpha1.WorkerPool, flows ...string) *v1alpha1.WorkerPool {
+	pool.Spec.Flows = flows
+	return pool
+}
+
+func withQueue(flow *v1alpha1.WorkPullingFlow, kind v1alpha1.QueueType) *v1alpha1.WorkPullingFlow {
+	flow.Spec.Queue = v1alpha1.QueueSpec{Type: kind}
+	if kind == v1alpha1.QueuePostgreSQL {
+		flow.Spec.Queue.PostgreSQL.ConnectionSecretRef = v1alpha1.ConnectionSecretRef{Name: "thumbnails-db", Key: "dsn"}
+	}
+	return flow
 }

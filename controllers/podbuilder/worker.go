@@ -39,12 +39,13 @@ func WorkerPod(pool *v1alpha1.WorkerPool, image, name string) (*corev1.Pod, erro
 	}
 	maps.Copy(pod.Labels, template.Labels)
 	maps.Copy(pod.Labels, WorkerLabels(pool))
+	maps.Copy(pod.Labels, flowLabels(pool.Spec.Flows))
 	pod.Labels[v1alpha1.LabelPoolUID] = string(pool.UID)
 	pod.Labels[v1alpha1.LabelRevision] = revision
 	maps.Copy(pod.Annotations, template.Annotations)
 	pod.Annotations[v1alpha1.AnnotationRuntimeRevision] = runtimeRevision
 	pod.Annotations[v1alpha1.AnnotationLease] = v1alpha1.LeaseRequired
-	pod.Annotations[v1alpha1.AnnotationFlows] = strings.Join(slices.Sorted(slices.Values(pool.Spec.Flows)), ",")
+	pod.Annotations[v1alpha1.AnnotationFlows] = strings.Join(slices.Sorted(slices.Values(pool.Spec.Flows)), separator)
 
 	if err := addWorkerRuntime(&pod.Spec, rt, pool); err != nil {
 		return nil, err
@@ -58,6 +59,27 @@ func WorkerLabels(pool *v1alpha1.WorkerPool) map[string]string {
 	labels := map[string]string{v1alpha1.LabelRole: v1alpha1.RoleWorker, v1alpha1.LabelPool: pool.Name}
 	if len(pool.Spec.Flows) == 1 {
 		labels[v1alpha1.LabelFlow] = pool.Spec.Flows[0]
+	}
+	return labels
+}
+
+// separator is what stands between the names of AnnotationFlows.
+const separator = ","
+
+// FlowLabels are the labels by which a worker is found as one of its flows. They follow the pod and not its pool: until a rollout has
+// replaced it, a worker pulls from the flows that the pool had when it was made.
+func FlowLabels(pod *corev1.Pod) map[string]string {
+	flows := pod.Annotations[v1alpha1.AnnotationFlows]
+	if flows == "" {
+		return nil
+	}
+	return flowLabels(strings.Split(flows, separator))
+}
+
+func flowLabels(flows []string) map[string]string {
+	labels := map[string]string{}
+	for _, flow := range flows {
+		labels[v1alpha1.LabelPullsFrom(flow)] = v1alpha1.PullsFrom
 	}
 	return labels
 }

@@ -88,9 +88,11 @@ func (r *Reconciler) step(ctx context.Context, pool *v1alpha1.WorkerPool, step S
 	case Uncount:
 		return r.relabel(ctx, w, map[string]any{v1alpha1.LabelPoolUID: nil}, nil)
 	case Relabel:
-		return r.relabel(ctx, w, map[string]any{
-			v1alpha1.LabelPoolUID: string(pool.UID), v1alpha1.LabelPool: pool.Name, v1alpha1.LabelRole: v1alpha1.RoleWorker,
-		}, nil)
+		labels := map[string]any{v1alpha1.LabelPoolUID: string(pool.UID)}
+		for key, value := range lifelong(pool, w.pod) {
+			labels[key] = value
+		}
+		return r.relabel(ctx, w, labels, nil)
 	case Release:
 		out.lookAgain()
 		cordoned, err := r.Control.CordonIfIdle(ctx, target)

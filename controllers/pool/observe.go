@@ -11,6 +11,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -34,6 +35,8 @@ type observation struct {
 	namespaceOf *metav1.PartialObjectMetadata
 	autoscalers []autoscalingv2.HorizontalPodAutoscaler
 	snapshot    Snapshot
+	// unable is why nothing can be done for the pool now, its running workers aside.
+	unable podhealth.Problem
 }
 
 func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.WorkerPool, known *remembered) (*observation, error) {
@@ -148,11 +151,17 @@ func (r *Reconciler) worker(pool *v1alpha1.WorkerPool, pod *corev1.Pod, known *r
 		Counted:  pod.Labels[v1alpha1.LabelPoolUID] == string(pool.UID),
 		Draining: draining, AskedFor: askedFor, pod: pod,
 	}
-	w.Mislabelled = !w.Counted || pod.Labels[v1alpha1.LabelPool] != pool.Name || pod.Labels[v1alpha1.LabelRole] != v1alpha1.RoleWorker
+	w.Mislabelled = !w.Counted || !labels.SelectorFromSet(lifelong(pool, pod)).Matches(labels.Set(pod.Labels))
 	if w.leaving() {
 		w.DrainingFor = known.drainingFor(pod.UID, now)
 	}
 	return w
+}
+
+// lifelong are the labels that a worker keeps as long as it is there. One of an earlier version may lack some.
+func lifelong(pool *v1alpha1.WorkerPool, pod *corev1.Pod) labels.Set {
+	want := labels.Set{v1alpha1.LabelPool: pool.Name, v1alpha1.LabelRole: v1alpha1.RoleWorker}
+	return labels.Merge(want, podbuilder.FlowLabels(pod))
 }
 
 // pace resolves surge and unavailable as a Deployment does: never both 0.

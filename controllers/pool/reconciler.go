@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/controllers/networkpolicy"
 	"github.com/workpulling/workpulling/internal/certs"
 	"github.com/workpulling/workpulling/internal/children"
 	"github.com/workpulling/workpulling/internal/conditions"
@@ -38,6 +40,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,resourceNames=workpulling-tls,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=workpulling.dev,resources=workerpools/leases,verbs=hold;hold-any
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -76,6 +79,8 @@ type Reconciler struct {
 	BackOff *flowcontrol.Backoff
 	// Image is the runtime's.
 	Image string
+	// Network says who may open connections to the workers.
+	Network networkpolicy.Settings
 	// NewName makes the name of a new worker.
 	NewName func(pool string) string
 
@@ -156,16 +161,45 @@ func (r *Reconciler) ensureSurroundings(ctx context.Context, o *observation) (ti
 			return 0, err
 		}
 	}
-	return renewIn, nil
+	return renewIn, r.ensureNetworkPolicy(ctx, pool)
 }
+
+// ensureNetworkPolicy makes the policy before there is a worker, or removes it where policies are off.
+func (r *Reconciler) ensureNetworkPolicy(ctx context.Context, pool *v1alpha1.WorkerPool) error {
+	policy := networkpolicy.Workers(pool, r.Network)
+	if !r.Network.Enabled {
+		return r.Issuer.Keeper.Remove(ctx, policy)
+	}
+	if _, err := r.Issuer.Keeper.Ensure(ctx, policy); err != nil {
+		return &surroundingError{reason: networkpolicy.RefusalReason(policy, err), cause: err}
+	}
+	return nil
+}
+
+// surroundingError is what keeps workers from being made, with the reason that the conditions show.
+type surroundingError struct {
+	reason string
+	cause  error
+}
+
+func (e *surroundingError) Error() string { return e.cause.Error() }
+func (e *surroundingError) Unwrap() error { return e.cause }
 
 // unable says in the status why the pool cannot be reconciled, and has it tried again.
 func (r *Reconciler) unable(ctx context.Context, o *observation, err error) (ctrl.Result, error) {
 	reason := v1alpha1.ReasonReconcileFailed
+	if named := (*surroundingError)(nil); errors.As(err, &named) {
+		reason = named.reason
+	}
 	if taken := (*children.NameConflictError)(nil); errors.As(err, &taken) {
 		reason = v1alpha1.ReasonNameConflict
 	}
-	statusErr := r.writeStatus(ctx, o, &outcome{}, podhealth.Problem{Reason: reason, Message: err.Error()})
+	o.unable = podhealth.Problem{Reason: reason, Message: err.Error()}
+	out := &outcome{}
+	if before := meta.FindStatusCondition(o.pool.Status.Conditions, v1alpha1.ConditionProgressing); before == nil || before.Reason != reason {
+		out.say(corev1.EventTypeWarning, reason, "Reconciling", "%s", err.Error())
+	}
+	statusErr := r.writeStatus(ctx, o, out, o.unable)
 	return ctrl.Result{}, errors.Join(err, statusErr)
 }
 

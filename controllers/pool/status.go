@@ -122,6 +122,9 @@ func (o *observation) problem(refusal podhealth.Problem) podhealth.Problem {
 
 // obstacle is what keeps workers of the newest revision from being made or from being ready. A rollout does not go on before it is removed.
 func (o *observation) obstacle(refusal podhealth.Problem) podhealth.Problem {
+	if o.unable.Reason != "" {
+		return o.unable
+	}
 	if refusal.Reason != "" && o.snapshot.wanting() {
 		return refusal
 	}

@@ -65,6 +65,9 @@ func TestConditions(t *testing.T) {
 		"at rest": {snapshot: snapshotOf(1, make1("a")), want: map[string]string{
 			"Ready": "True/WorkersReady", "FlowAccepted": "True/FlowFound", "Progressing": "False/Stable", "ScalingActive": "False/NoAutoscaler", "Drained": "True/NothingDraining",
 		}},
+		"nothing can be done": {snapshot: snapshotOf(1, make1("a")), change: func(o *observation) {
+			o.unable = podhealth.Problem{Reason: v1alpha1.ReasonNetworkPolicyRefused, Message: "exceeded quota"}
+		}, want: map[string]string{"Ready": "True/WorkersReady", "Progressing": "False/NetworkPolicyRefused"}},
 		"at zero":    {snapshot: snapshotOf(0), want: map[string]string{"Ready": "True/ScaledToZero"}},
 		"growing":    {snapshot: snapshotOf(3, make1("a"), make1("b").pending()), want: map[string]string{"Ready": "False/WorkersUnready", "Progressing": "True/ScalingUp"}, text: "1 of 3"},
 		"replacing":  {snapshot: snapshotOf(2, make1("a"), make1("b").terminal()), want: map[string]string{"Progressing": "True/ReplacingWorkers"}},

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,6 +70,37 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
+func TestRemove(t *testing.T) {
+	going := configMap("us", "old")
+	going.Finalizers = []string{"example.test/slow"}
+	going.DeletionTimestamp = ptr.To(metav1.Now())
+	cases := map[string]struct {
+		live *corev1.ConfigMap
+		left bool
+	}{
+		"missing":          {},
+		"ours":             {live: configMap("us", "old")},
+		"taken by another": {live: configMap("them", "old"), left: true},
+		"on its way":       {live: going, left: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			builder := fake.NewClientBuilder().WithScheme(clientscheme.Scheme)
+			if tc.live != nil {
+				builder = builder.WithObjects(tc.live.DeepCopy())
+			}
+			c := builder.Build()
+			if err := (Keeper{Client: c, Live: c}).Remove(t.Context(), configMap("us", "")); err != nil {
+				t.Fatal(err)
+			}
+			err := c.Get(t.Context(), client.ObjectKey{Namespace: "media", Name: "x"}, &corev1.ConfigMap{})
+			if left := err == nil; left != tc.left {
+				t.Errorf("left is %v, want %v: %v", left, tc.left, err)
+			}
+		})
+	}
+}
+
 func TestMergeIgnoresWhatTheServerFillsIn(t *testing.T) {
 	desired := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"a": "b"}}}
 	observed := desired.DeepCopy()
@@ -80,6 +112,18 @@ func TestMergeIgnoresWhatTheServerFillsIn(t *testing.T) {
 	observed.Spec.Selector["a"] = "c"
 	if !Merge(observed, desired) || observed.Spec.Selector["a"] != "b" {
 		t.Error("drift of the selector is not repaired")
+	}
+	policy := &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, Ingress: []networkingv1.NetworkPolicyIngressRule{},
+	}}
+	stored := policy.DeepCopy()
+	stored.Spec.Ingress = nil
+	if Merge(stored, policy) {
+		t.Error("a NetworkPolicy without rules counts as drift")
+	}
+	stored.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}}
+	if !Merge(stored, policy) || len(stored.Spec.Ingress) != 0 {
+		t.Error("an opened NetworkPolicy is not repaired")
 	}
 	role := &rbacv1.Role{Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}}
 	wider := role.DeepCopy()

@@ -74,6 +74,29 @@ func (k Keeper) Ensure(ctx context.Context, desired client.Object) (bool, error)
 	return true, nil
 }
 
+// Remove deletes a child that the cache holds and that is ours. One that is not there, or belongs to something else, is left as it is.
+func (k Keeper) Remove(ctx context.Context, unwanted client.Object) error {
+	kind, err := k.kind(unwanted)
+	if err != nil {
+		return err
+	}
+	observed, err := k.observe(ctx, k.Client, unwanted)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading %s %s: %w", kind, unwanted.GetName(), err)
+	case !ours(observed, unwanted) || observed.GetDeletionTimestamp() != nil:
+		return nil
+	}
+	uid := observed.GetUID()
+	err = k.Client.Delete(ctx, observed, client.Preconditions{UID: &uid})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %s %s: %w", kind, unwanted.GetName(), err)
+	}
+	return nil
+}
+
 func (k Keeper) observe(ctx context.Context, from client.Reader, desired client.Object) (client.Object, error) {
 	gvk, err := apiutil.GVKForObject(desired, k.Client.Scheme())
 	if err != nil {

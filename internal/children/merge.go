@@ -3,6 +3,7 @@ package children
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -31,6 +32,8 @@ func Merge(observed, desired client.Object) bool {
 		selector := set(&got.Spec.Selector, want.Spec.Selector)
 		publish := set(&got.Spec.PublishNotReadyAddresses, want.Spec.PublishNotReadyAddresses)
 		return ports || selector || publish || changed
+	case *networkingv1.NetworkPolicy:
+		return set(&observed.(*networkingv1.NetworkPolicy).Spec, want.Spec) || changed
 	case *policyv1.PodDisruptionBudget:
 		return set(&observed.(*policyv1.PodDisruptionBudget).Spec, want.Spec) || changed
 	case *appsv1.StatefulSet:

@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -42,6 +43,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 			&appsv1.StatefulSet{}:           ours,
 			&coordinationv1.Lease{}:         {Label: labels.NewSelector().Add(*oursOrWorkers)},
 			&policyv1.PodDisruptionBudget{}: ours,
+			&networkingv1.NetworkPolicy{}:   ours,
 			&rbacv1.Role{}:                  ours,
 			&rbacv1.RoleBinding{}:           ours,
 			&rbacv1.ClusterRoleBinding{}:    ours,

@@ -19,6 +19,8 @@ func Flags(options *Options, logging *zap.Options) *flag.FlagSet {
 		"host:port of the operator's Service, where producers report; empty turns reports off")
 	flags.StringVar(&options.ReportsAddress, "reports-bind-address", options.ReportsAddress, "where the leader listens for reports")
 	flags.StringVar(&options.MetricsAddress, "metrics-bind-address", options.MetricsAddress, "where metrics are served over HTTPS; 0 turns them off")
+	flags.StringVar(&options.MetricsHost, "metrics-host", options.MetricsHost,
+		"name in the certificate of the metrics; empty means that of the Service workpulling-operator-metrics in --namespace")
 	flags.StringVar(&options.ProbeAddress, "health-probe-bind-address", options.ProbeAddress, "where /healthz and /readyz are served; 0 turns them off")
 	flags.StringVar(&options.TokenReviewerClusterRole, "token-reviewer-cluster-role", options.TokenReviewerClusterRole,
 		"ClusterRole that lets a producer have tokens reviewed")
@@ -34,6 +36,15 @@ func Flags(options *Options, logging *zap.Options) *flag.FlagSet {
 	flags.IntVar(&options.Concurrency, "concurrency", options.Concurrency, "flows, and pools, that are reconciled at a time")
 	flags.DurationVar(&options.StatusInterval, "status-interval", options.StatusInterval,
 		"least time between two status writes of a flow of which only numbers changed")
+	flags.BoolVar(&options.NetworkPolicies, "network-policies", options.NetworkPolicies,
+		"make a NetworkPolicy for each flow and pool; off removes those that were made")
+	flags.TextVar(&options.Submitters, "network-policy-submitters", options.Submitters,
+		"who may reach the intake of producers by these policies: JSON of a list of NetworkPolicy peers; [] means nobody")
+	flags.TextVar(&options.Scrapers, "network-policy-scrapers", options.Scrapers,
+		"who may read the metrics of producers and workers by these policies: JSON of a list of NetworkPolicy peers; [] means nobody")
+	flags.TextVar(&options.AppPorts, "network-policy-app-ports", options.AppPorts,
+		"what these policies make of the ports that are not the runtime's: Open to everybody, or Closed unless another policy opens them")
+	flags.TextVar(&options.Pods, "operator-pod-labels", options.Pods, "labels of the operator's own pods, for these policies")
 	logging.BindFlags(flags)
 	config.RegisterFlags(flags)
 	return flags

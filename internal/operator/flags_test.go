@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/workpulling/workpulling/controllers/networkpolicy"
 )
 
 func TestFlags(t *testing.T) {
@@ -17,9 +19,16 @@ func TestFlags(t *testing.T) {
 		"some": {[]string{"--namespace=ops", "--leader-elect=false", "--concurrency=3", "--status-interval=1m"}, func(o *Options) {
 			o.Namespace, o.LeaderElection, o.Concurrency, o.StatusInterval = "ops", false, 3, time.Minute
 		}},
-		"namespaces":         {[]string{"--watch-namespaces", " shop, ,store,"}, func(o *Options) { o.WatchNamespaces = []string{"shop", "store"} }},
-		"the last one wins":  {[]string{"--watch-namespaces=shop", "--watch-namespaces=store"}, func(o *Options) { o.WatchNamespaces = []string{"store"} }},
-		"all namespaces":     {[]string{"--watch-namespaces=shop", "--watch-namespaces="}, func(*Options) {}},
+		"namespaces":        {[]string{"--watch-namespaces", " shop, ,store,"}, func(o *Options) { o.WatchNamespaces = []string{"shop", "store"} }},
+		"the last one wins": {[]string{"--watch-namespaces=shop", "--watch-namespaces=store"}, func(o *Options) { o.WatchNamespaces = []string{"store"} }},
+		"all namespaces":    {[]string{"--watch-namespaces=shop", "--watch-namespaces="}, func(*Options) {}},
+		"policies": {[]string{
+			"--network-policies", `--network-policy-submitters=[]`, `--network-policy-scrapers=[{"podSelector":{}}]`,
+			"--network-policy-app-ports=Closed", "--operator-pod-labels=b=2,a=1", "--metrics-host=m",
+		}, func(o *Options) {
+			o.NetworkPolicies, o.Submitters, o.Scrapers = true, networkpolicy.Peers{}, networkpolicy.SameNamespace()
+			o.AppPorts, o.Pods, o.MetricsHost = networkpolicy.AppPortsClosed, Labels{"a": "1", "b": "2"}, "m"
+		}},
 		"of other libraries": {[]string{"--zap-log-level=debug", "--kubeconfig="}, func(*Options) {}},
 	}
 	for name, tc := range cases {
@@ -33,5 +42,22 @@ func TestFlags(t *testing.T) {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What the page of flags shows as a default is what the flag takes.
+func TestDefaultsCanBeGiven(t *testing.T) {
+	want := Defaults()
+	flags := Flags(&want, &zap.Options{})
+	for _, name := range []string{"network-policy-submitters", "network-policy-scrapers", "operator-pod-labels"} {
+		got := Defaults()
+		got.Submitters, got.Scrapers, got.Pods = networkpolicy.Peers{}, networkpolicy.Peers{}, Labels{}
+		again := Flags(&got, &zap.Options{})
+		if err := again.Set(name, flags.Lookup(name).DefValue); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if shown, want := again.Lookup(name).Value.String(), flags.Lookup(name).DefValue; shown != want {
+			t.Errorf("%s is %q, want %q", name, shown, want)
+		}
 	}
 }

@@ -148,7 +148,7 @@ func newManager(g ground, options Options, authority *certs.Authority, log logr.
 func metricsOptions(options Options, authority *certs.Authority) metricsserver.Options {
 	return metricsserver.Options{
 		BindAddress: options.MetricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) { serveAs(c, authority, "workpulling-operator-metrics."+options.Namespace+".svc") }},
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) { serveAs(c, authority, options.metricsHost()) }},
 	}
 }
 
@@ -188,7 +188,7 @@ func (o *Operator) addReconcilers(ctx context.Context, direct client.Client, opt
 	pools := &pool.Reconciler{
 		Client: manager.GetClient(), Live: manager.GetAPIReader(), Recorder: recorder, Issuer: issuer,
 		Control: parts.Control(o.Authority), Stats: o.Registry, Metrics: measured, Clock: clock.RealClock{},
-		BackOff: flowcontrol.NewBackOff(createBackOff, createBackOffMax), Image: options.RuntimeImage,
+		BackOff: flowcontrol.NewBackOff(createBackOff, createBackOffMax), Image: options.RuntimeImage, Network: options.network(),
 		NewName: func(pool string) string { return pool + "-" + rand.String(5) },
 	}
 	if err := pools.SetupWithManager(ctx, manager, control, o.reports()); err != nil {
@@ -199,7 +199,7 @@ func (o *Operator) addReconcilers(ctx context.Context, direct client.Client, opt
 		Stats: o.Registry, Metrics: measured, Clock: clock.RealClock{},
 		Settings: flow.Settings{
 			Image: options.RuntimeImage, OperatorAddress: options.Address, OperatorHost: host,
-			TokenReviewerClusterRole: options.TokenReviewerClusterRole,
+			TokenReviewerClusterRole: options.TokenReviewerClusterRole, Network: options.network(),
 		},
 	}
 	return flows.SetupWithManager(manager, control, o.reports())

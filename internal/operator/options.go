@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/workpulling/workpulling/controllers/networkpolicy"
 )
 
 // Options configure an operator.
@@ -25,6 +27,19 @@ type Options struct {
 	TokenReviewerClusterRole string
 	// AuthoritySecret is the name of the Secret, in Namespace, of the certificate authority ("workpulling-operator-ca").
 	AuthoritySecret string
+	// MetricsHost is the name in the certificate of the metrics, normally that of a Service; empty means
+	// workpulling-operator-metrics.<Namespace>.svc.
+	MetricsHost string
+	// NetworkPolicies makes a NetworkPolicy for each flow and pool. It is off by default, because a policy closes what it does not name,
+	// and neither who submits jobs nor who scrapes metrics is known here.
+	NetworkPolicies bool
+	// Pods are the labels of the operator's own pods, in NetworkPolicies ("app.kubernetes.io/name=workpulling,
+	// app.kubernetes.io/component=operator").
+	Pods Labels
+	// Submitters may reach a producer's intake (all pods of its namespace), Scrapers the metrics of all pods (nobody), by NetworkPolicies.
+	Submitters, Scrapers networkpolicy.Peers
+	// AppPorts is what NetworkPolicies do with the ports of apps (Open).
+	AppPorts networkpolicy.AppPorts
 	// RotationPause is how long each step of a rotation of the certificate authority waits for kubelets (5 min). Kubelet brings a changed
 	// Secret or ConfigMap into a pod within about 90 s.
 	RotationPause time.Duration
@@ -45,6 +60,8 @@ func Defaults() Options {
 		ReportsAddress: ":9443", MetricsAddress: ":8443", ProbeAddress: ":8081",
 		TokenReviewerClusterRole: "workpulling-token-reviewer", AuthoritySecret: "workpulling-operator-ca",
 		LeaderElection: true, LeaderElectionID: "workpulling-operator",
+		Pods:       Labels{"app.kubernetes.io/name": "workpulling", "app.kubernetes.io/component": "operator"},
+		Submitters: networkpolicy.SameNamespace(), AppPorts: networkpolicy.AppPortsOpen,
 		RotationPause: 5 * time.Minute, Concurrency: 8, StatusInterval: 10 * time.Second,
 	}
 }
@@ -64,6 +81,21 @@ func (o Options) host() (string, error) {
 	return host, nil
 }
 
+// metricsHost is the name in the certificate that scrapers verify.
+func (o Options) metricsHost() string {
+	if o.MetricsHost != "" {
+		return o.MetricsHost
+	}
+	return "workpulling-operator-metrics." + o.Namespace + ".svc"
+}
+
+func (o Options) network() networkpolicy.Settings {
+	return networkpolicy.Settings{
+		Enabled: o.NetworkPolicies, OperatorNamespace: o.Namespace, OperatorPods: o.Pods,
+		Submitters: o.Submitters, Scrapers: o.Scrapers, AppPorts: o.AppPorts,
+	}
+}
+
 func (o Options) validate() error {
 	var errs []error
 	if o.Namespace == "" {
@@ -77,6 +109,9 @@ func (o Options) validate() error {
 	}
 	if o.RotationPause < leastPause {
 		errs = append(errs, fmt.Errorf("--ca-rotation-pause %s: at least %s is needed, or pods meet certificates that they cannot trust yet", o.RotationPause, leastPause))
+	}
+	if o.NetworkPolicies && len(o.Pods) == 0 {
+		errs = append(errs, errors.New("--operator-pod-labels is empty: that would let every pod of the operator's namespace drain workers"))
 	}
 	if _, err := o.host(); err != nil {
 		errs = append(errs, err)

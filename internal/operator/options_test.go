@@ -15,6 +15,9 @@ func TestValidate(t *testing.T) {
 	if host, err := good.host(); err != nil || host != "operator.workpulling-system.svc" {
 		t.Errorf("host %q, error %v", host, err)
 	}
+	if got, want := good.metricsHost(), "workpulling-operator-metrics.workpulling-system.svc"; got != want {
+		t.Errorf("the metrics are served as %q, want %q", got, want)
+	}
 	cases := map[string]struct {
 		change func(*Options)
 		want   string
@@ -24,6 +27,7 @@ func TestValidate(t *testing.T) {
 		"no port":      {func(o *Options) { o.Address = "operator" }, "--operator-address"},
 		"no pause":     {func(o *Options) { o.RotationPause = time.Minute }, "--ca-rotation-pause"},
 		"no workers":   {func(o *Options) { o.Concurrency = 0 }, "--concurrency"},
+		"any pod":      {func(o *Options) { o.NetworkPolicies, o.Pods = true, nil }, "--operator-pod-labels"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

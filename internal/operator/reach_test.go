@@ -19,6 +19,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +72,7 @@ var servedKinds = []servedGroup{
 	{corev1.SchemeGroupVersion, []string{"Pod", "PersistentVolumeClaim", "Secret", "ConfigMap", "Service", "ServiceAccount"}},
 	{appsv1.SchemeGroupVersion, []string{"StatefulSet"}},
 	{coordinationv1.SchemeGroupVersion, []string{"Lease"}},
+	{networkingv1.SchemeGroupVersion, []string{"NetworkPolicy"}},
 	{policyv1.SchemeGroupVersion, []string{"PodDisruptionBudget"}},
 	{rbacv1.SchemeGroupVersion, []string{"Role", "RoleBinding", "ClusterRoleBinding"}},
 	{v1alpha1.GroupVersion, []string{v1alpha1.KindWorkPullingFlow, v1alpha1.KindWorkerPool}},

@@ -21,13 +21,16 @@ var clusterScoped = map[string]bool{
 }
 
 // everything turns on what is off by default.
-var everything = map[string]any{"metrics": map[string]any{"serviceMonitor": map[string]any{"enabled": true}}}
+var everything = map[string]any{
+	"metrics":       map[string]any{"serviceMonitor": map[string]any{"enabled": true}},
+	"networkPolicy": map[string]any{"enabled": true, "flows": map[string]any{"enabled": true}},
+}
 
 var releases = map[string]release{
 	"odd":               odd.with(everything),
 	"name of the chart": {name: "workpulling", namespace: "workpulling-system", values: everything},
 	"longest":           {name: strings.Repeat("a", 53), namespace: strings.Repeat("b", 63), values: everything},
-	"overridden":        odd.with(map[string]any{"fullnameOverride": "other"}),
+	"overridden":        odd.with(map[string]any{"fullnameOverride": "other", "metrics": everything["metrics"], "networkPolicy": everything["networkPolicy"]}),
 }
 
 func TestNamesComeFromTheRelease(t *testing.T) {
@@ -97,6 +100,10 @@ func checkReferences(t *testing.T, r release, objects []*unstructured.Unstructur
 	service, domain, _ := strings.Cut(host, ".")
 	if stats := typed[corev1.Service](t, find(t, objects, "Service", service)); domain != r.namespace+".svc" || port != "9443" || stats.Spec.Ports[0].Port != 9443 {
 		t.Errorf("the operator's address is %s:%s", host, port)
+	}
+	service, domain, _ = strings.Cut(flag(t, container, "metrics-host"), ".")
+	if metrics := typed[corev1.Service](t, find(t, objects, "Service", service)); domain != r.namespace+".svc" || metrics.Spec.Ports[0].TargetPort.StrVal != "metrics" {
+		t.Errorf("the metrics' certificate is that of %s.%s", service, domain)
 	}
 	if got := flag(t, container, "runtime-image"); got != container.Image {
 		t.Errorf("the runtime's image is %q, the operator's %q", got, container.Image)
@@ -172,6 +179,10 @@ func TestSchema(t *testing.T) {
 		"an account made by somebody else": {operator, map[string]any{"serviceAccount": map[string]any{"create": false, "name": "x"}}, true},
 		"no digest":                        {operator, map[string]any{"image": map[string]any{"digest": "latest"}}, false},
 		"unknown value of the CRDs":        {crds, map[string]any{"install": true}, false},
+		"policies without scrapers":        {operator, map[string]any{"networkPolicy": map[string]any{"enabled": true}}, true},
+		"peers that are no list":           {operator, map[string]any{"networkPolicy": map[string]any{"scrapers": map[string]any{"podSelector": map[string]any{}}}}, false},
+		"an empty peer":                    {operator, map[string]any{"networkPolicy": map[string]any{"scrapers": []any{map[string]any{}}}}, false},
+		"half open ports":                  {operator, map[string]any{"networkPolicy": map[string]any{"flows": map[string]any{"appPorts": "Some"}}}, false},
 		"CRDs that go":                     {crds, map[string]any{"keep": false}, true},
 	}
 	for name, c := range cases {

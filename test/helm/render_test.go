@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	strict "sigs.k8s.io/yaml"
 )
 
 const (
@@ -61,6 +63,9 @@ func try(chart string, r release) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w\n%s", path, err, files[path])
 		}
+		if err := unique(files[path]); err != nil {
+			return nil, fmt.Errorf("%s: %w\n%s", path, err, files[path])
+		}
 		objects = append(objects, found...)
 	}
 	return objects, nil
@@ -77,6 +82,23 @@ func decode(text string) ([]*unstructured.Unstructured, error) {
 		}
 		if len(object.Object) > 0 {
 			objects = append(objects, object)
+		}
+	}
+}
+
+// unique refuses a key that a mapping has twice; most readers of YAML take the last one in silence.
+func unique(text string) error {
+	for reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text))); ; {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var object map[string]any
+		if err := strict.UnmarshalStrict(document, &object); err != nil {
+			return err
 		}
 	}
 }

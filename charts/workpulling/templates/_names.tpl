@@ -35,6 +35,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end -}}
 
+{{/* The name of the Service of the metrics, which is the one in their certificate. */}}
+{{- define "workpulling.metricsHost" -}}
+{{- printf "%s-metrics.%s.svc" (include "workpulling.fullname" .) .Release.Namespace -}}
+{{- end -}}
+
 {{- define "workpulling.labels" -}}
 {{ include "workpulling.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

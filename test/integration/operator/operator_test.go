@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	operatorpkg "github.com/workpulling/workpulling/internal/operator"
 	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 	"github.com/workpulling/workpulling/test/builders"
 )
@@ -71,15 +72,20 @@ func delayed(source io.ReadCloser) io.ReadCloser {
 // replaceOperator runs another operator instead of the usual one, for the length of the spec.
 func replaceOperator(change func(*rest.Config) *rest.Config, image string) {
 	GinkgoHelper()
-	stopOperator()
 	options := operatorOptions()
 	if image != "" {
 		options.RuntimeImage = image
 	}
-	stop := startOperator(change(rest.CopyConfig(operatorConfig)), options)
-	stopOperator = func() {}
+	replaceOperatorBy(change(rest.CopyConfig(operatorConfig)), options)
+}
+
+// replaceOperatorBy is replaceOperator with any options. A spec may do it more than once.
+func replaceOperatorBy(config *rest.Config, options operatorpkg.Options) {
+	GinkgoHelper()
+	stopOperator()
+	stopOperator = startOperator(config, options)
 	DeferCleanup(func() {
-		stop()
+		stopOperator()
 		stopOperator = startOperator(operatorConfig, operatorOptions())
 	})
 }
