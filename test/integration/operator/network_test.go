@@ -96,7 +96,7 @@ var _ = Describe("NetworkPolicies", func() {
 				}
 			}
 			return about
-		}).Should(ContainElements(v1alpha1.KindWorkPullingFlow, v1alpha1.KindWorkerPool))
+		}).Should(ContainElement(v1alpha1.KindWorkerPool))
 		scale(ctx, namespace, 2)
 		Eventually(poolCondition(ctx, namespace, poolName, v1alpha1.ConditionReady)).Should(Equal("False/NetworkPolicyRefused"))
 		Expect(workers(ctx, namespace, poolName)).To(HaveLen(1))

@@ -38,6 +38,8 @@ var (
 	reports string
 	// writes counts what the operator writes.
 	writes *counter
+	// used is what the operator needed its rights for.
+	used *ledger
 	// operatorConfig has the operator's rights, stopOperator stops the one that runs.
 	operatorConfig *rest.Config
 	stopOperator   func()
@@ -65,7 +67,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func(ctx SpecContext) error { return env.DeleteNamespace(ctx, home) })
 	reports = transporttest.FreeAddress(GinkgoTB())
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	writes = newCounter()
+	writes, used = newCounter(), newLedger()
 	operatorConfig = asOperator(ctx)
 	stopOperator = startOperator(operatorConfig, operatorOptions())
 	DeferCleanup(func() { stopOperator() })
@@ -142,6 +144,7 @@ func asOperator(ctx context.Context) *rest.Config {
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + home, "system:authenticated"},
 	}
 	config.Wrap(writes.wrap)
+	config.Wrap(used.wrap)
 	return config
 }
 
