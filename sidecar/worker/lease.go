@@ -220,7 +220,7 @@ func (t *tenant) rest(ctx context.Context, wait time.Duration) {
 func (t *tenant) now() fencing.Now { return t.clock.Since(t.began) }
 
 // holdLease holds the Lease until the worker ends. Where this incarnation is over, nothing new is taken, what runs gets a moment to end, and
-// then the process ends: the next one takes over what it has on its hands.
+// then the process ends: the next one takes over what it has on its hands. What ended since its binding did, nobody will hear of from it.
 func (s *sidecar) holdLease(ctx context.Context) error {
 	over := s.tenant.run(ctx)
 	if over == "" {
@@ -231,6 +231,14 @@ func (s *sidecar) holdLease(ctx context.Context) error {
 		return nil
 	}
 	s.Log.Error(errIncarnationOver, "Taking no more jobs and ending", "reason", over)
-	s.drainAtStop(ctx)
+	s.drain(ctx, s.unheard)
 	return fmt.Errorf("%w: %s", errIncarnationOver, over)
+}
+
+// unheard says that nothing runs here any more, and that no flow with something to settle listens to this incarnation: nor will it again.
+func (s *sidecar) unheard() bool {
+	status := s.worker.Status()
+	return status.Running == 0 && !slices.ContainsFunc(status.Flows, func(f delivery.ConsumerStatus) bool {
+		return f.Registered && f.Unsettled > 0
+	})
 }

@@ -162,3 +162,34 @@ func TestAnIncarnationThatIsOverEnds(t *testing.T) {
 		})
 	}
 }
+
+// A process that is over lets what runs end, and does not wait for a flow that listens to it no more.
+func TestAnIncarnationThatIsOverWaitsForNoSettlement(t *testing.T) {
+	l := &lease{}
+	r := start(t, func(r *rig, _ *transporttest.Authority) {
+		r.Options.Lease = l
+		r.document.LeaseRenewSec = 1
+		r.app.hold = make(chan struct{})
+		r.StopTimeout = 2 * transporttest.Patience
+	})
+	r.flow.submit(t, "a")
+	transporttest.Eventually(t, "the job runs", func() bool { return r.app.started("a") == 1 })
+	l.change(func() { l.record = fencing.LeaseRecord{} })
+	r.flow.IncarnationOver(podUID, r.Options.Incarnation.BootNonce, "its Lease was deleted")
+	transporttest.Eventually(t, "the process drains", func() bool { return r.status(t).GetDraining() })
+	select {
+	case err := <-r.ended:
+		t.Fatalf("the process ended while the job ran: %v", err)
+	case <-time.After(time.Second):
+	}
+	close(r.app.hold)
+	select {
+	case err := <-r.ended:
+		r.ended <- nil // for the end of the rig
+		if err == nil || !strings.Contains(err.Error(), "deleted") {
+			t.Errorf("the process ended with %v", err)
+		}
+	case <-time.After(transporttest.Patience):
+		t.Fatal("the process waits for a flow that does not listen")
+	}
+}

@@ -269,19 +269,34 @@ func (s *sidecar) watch(ctx context.Context) error {
 
 // drainAtStop runs after SIGTERM. A native sidecar gets it after the app's containers ended, so what still runs has lost its app.
 func (s *sidecar) drainAtStop(ctx context.Context) {
+	s.drain(ctx, func() bool { return false })
+}
+
+// hopeEvery is how often a drain asks whether there is anything left to wait for.
+const hopeEvery = 100 * time.Millisecond
+
+// drain lets what runs end and waits until the flows have heard of it, for the StopTimeout at most, and no longer than there is hope.
+func (s *sidecar) drain(ctx context.Context, hopeless func() bool) {
 	s.Log.Info("Draining before the end", "timeout", s.StopTimeout.String())
 	s.worker.StartDrain()
-	timer := time.NewTimer(s.StopTimeout)
+	timer, ticker := time.NewTimer(s.StopTimeout), time.NewTicker(hopeEvery)
 	defer timer.Stop()
-	select {
-	case <-s.worker.Drained():
-		s.Log.Info("Drained")
-	case <-timer.C:
-		status := s.worker.Status()
-		s.Log.Info("Ending before the drain was over; the flow redelivers what is left",
-			"running", status.Running, "unsettled", status.Unsettled)
-	case <-ctx.Done():
+	defer ticker.Stop()
+	for over := false; !over; {
+		select {
+		case <-s.worker.Drained():
+			s.Log.Info("Drained")
+			return
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			over = hopeless()
+		case <-timer.C:
+			over = true
+		}
 	}
+	status := s.worker.Status()
+	s.Log.Info("Ending before the drain was over; the flow redelivers what is left", "running", status.Running, "unsettled", status.Unsettled)
 }
 
 // orphaned says whether handlers of an earlier process hold slots, which a restart of the app frees.
