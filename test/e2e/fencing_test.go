@@ -15,7 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/workpulling/workpulling/runtime/protocol"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/runtime/transport"
 	"github.com/workpulling/workpulling/test/harness"
 )
@@ -218,11 +218,8 @@ var _ = Describe("A zombie", Label("fencing", "zombie"), Serial, func() {
 		requeued(ctx, a, r, zombie)
 		Expect(harness.Signal(zombie.uid, "/workpulling/sidecar", 0)).Error().NotTo(HaveOccurred(), "its processes run on")
 		By("standing at the door with the token that its volume still holds")
-		token := tokenFor(zombie, "workpulling.dev")
-		answer, err := i.register(ctx, token, protocol.Incarnation{PodUID: zombie.uid, BootNonce: "after"})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(answer).To(BeAssignableToTypeOf(protocol.RegistrationRefused{}))
-		Expect(i.refusals(ctx, transport.LabelPodUnknown)).To(BeNumerically(">=", 1))
+		token := tokenFor(zombie, runtimeconfig.TokenAudience)
+		i.isRefused(ctx, token, zombie.uid, transport.LabelPodUnknown)
 		a.heal(ctx)
 		over(ctx, a, r)
 		b := a.podsOf(ctx, "workpulling.dev/role=worker")
@@ -262,38 +259,46 @@ var _ = Describe("A zombie", Label("fencing", "zombie"), Serial, func() {
 		Expect(heir.uid).NotTo(Equal(zombie.uid))
 		By("refusing the address's former owner, and knowing the new one")
 		i := a.intruder(ctx, "documents", "documents", "documents-producer-0")
-		i.isRefused(ctx, a.podToken(ctx, heir.name, "workpulling.dev"), zombie.uid, transport.LabelPeerMismatch)
+		i.isRefused(ctx, a.podToken(ctx, heir.name, runtimeconfig.TokenAudience), zombie.uid, transport.LabelPeerMismatch)
 		over(ctx, a, r)
 	}, SpecTimeout(10*time.Minute))
 })
 
-var _ = Describe("A producer on a node that is cut off", Label("fencing", "lock"), Serial, func() {
+var _ = Describe("A producer on a node that is cut off", Label("fencing", "lock", "long"), Serial, func() {
 	It("keeps its successor out of a Local queue by the lock of the file, and loses nothing", func(ctx context.Context) {
 		a := newApart(ctx)
-		a.beside(ctx)
-		a.tools(ctx)
 		a.only(ctx, a.there)
 		Expect(kubectl.ApplyFile(ctx, root, images, a.namespace, "config/samples/flow.yaml")).To(Succeed())
 		a.wait(ctx, "workpullingflow/documents", "ProducerAvailable")
 		a.only(ctx, a.here)
+		a.beside(ctx)
+		a.tools(ctx)
 		Expect(kubectl.ApplyFile(ctx, root, images, a.namespace, "config/samples/pool.yaml", slowClerks...)).To(Succeed())
 		a.wait(ctx, "workerpool/documents", "Ready")
 		zombie := a.podsOf(ctx, "workpulling.dev/role=producer")[0]
 		Expect(zombie.node).To(Equal(a.there))
-		r := a.submit(ctx, "documents", 300)
+		r := a.submit(ctx, "documents", 600)
 		r.started(ctx, 20)
 
 		a.cut(ctx)
 		Expect(a.get(ctx, "delete", "pod", zombie.name, "--grace-period=0", "--force")).Error().NotTo(HaveOccurred())
 		a.shows(ctx, "workpullingflow/documents", "QueueAvailable", "False QueueLocked")
+		Expect(a.condition(ctx, "workpullingflow/documents", "QueueAvailable")).To(ContainSubstring(zombie.uid), "it says who holds the lock")
+		successor := a.podsOf(ctx, "workpulling.dev/role=producer")[0]
+		Expect(successor.uid).NotTo(Equal(zombie.uid))
+		Expect(successor.node).To(Equal(a.here))
 		Expect(harness.Signal(zombie.uid, "/workpulling/sidecar", 0)).Error().NotTo(HaveOccurred(), "it runs on, and holds the lock")
 		Consistently(a.condition).WithContext(ctx).WithArguments("workpullingflow/documents", "QueueAvailable").Should(HavePrefix("False QueueLocked"))
+		summary, err := a.effects.Summary(ctx, r.submitter.Source)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(summary.Effects).To(BeNumerically("<", 600), "there is work left for the successor")
 
 		a.heal(ctx)
 		a.wait(ctx, "workpullingflow/documents", "Ready")
 		r.accepted(ctx)
 		r.finished(ctx)
 		a.settled(ctx, "documents")
+		Expect(uidsOf(a.podsOf(ctx, "workpulling.dev/role=producer"))).To(ConsistOf(successor.uid), "it waited, and was not replaced")
 	}, SpecTimeout(10*time.Minute))
 })
 

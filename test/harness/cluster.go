@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -52,7 +51,7 @@ func (c *Cluster) Root(ctx context.Context, member string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join("/proc", strconv.Itoa(m.PID), "root"), nil
+	return fmt.Sprintf("/proc/%d/root", m.PID), nil
 }
 
 // member is what the cluster says of one of its members.
