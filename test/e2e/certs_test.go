@@ -74,7 +74,7 @@ func renew(ctx context.Context, args ...string) {
 	Expect(kubectl.Get(ctx, append([]string{"annotate"}, args...)...)).Error().NotTo(HaveOccurred())
 }
 
-var _ = Describe("Certificates", Label("certs"), Serial, func() {
+var _ = Describe("Certificates", Label("certs", "long"), Serial, func() {
 	It("and the authority are replaced under load, and no binding is lost", func(ctx context.Context) {
 		Expect(kubectl.Install(ctx, root, images, "extraArgs[0]=--ca-rotation-pause=2m")).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(kubectl.Install(ctx, root, images)).To(Succeed()) })

@@ -169,7 +169,10 @@ var _ = Describe("Producers that share a database", Label("postgres"), func() {
 		r := working(ctx)
 		Expect(d.Kill()).To(Succeed())
 		b.shows(ctx, "workpullingflow/invoices", "QueueAvailable", "False StoreUnavailable")
+		Consistently(b.condition).WithContext(ctx).WithArguments("workpullingflow/invoices", "QueueAvailable").WithTimeout(20*time.Second).
+			Should(HavePrefix("False StoreUnavailable"), "for as long as it is away")
 		Expect(d.Run()).To(Succeed())
+		b.shows(ctx, "workpullingflow/invoices", "QueueAvailable", "True")
 		b.crew(ctx)
 		r.finish(ctx)
 	}, SpecTimeout(8*time.Minute))
