@@ -64,7 +64,7 @@ func TestMetricsAreForWhoMayScrape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := metricsserver.NewServer(metricsOptions(Options{Namespace: "system", MetricsAddress: address}, authority), config, web)
+	server, err := metricsserver.NewServer(metricsOptions(Options{Namespace: "system", MetricsAddress: address, MetricsHost: "release-metrics.system.svc"}, authority), config, web)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,9 +82,10 @@ func TestMetricsAreForWhoMayScrape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	host := "release-metrics.system.svc"
 	call := func(method, scheme, path, token string) string {
 		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
-			InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*certificate}, //nolint:gosec // the other side is what is tested
+			ServerName: host, RootCAs: authority.Pool(), MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*certificate},
 		}}}
 		request, _ := http.NewRequestWithContext(t.Context(), method, scheme+"://"+address+path, http.NoBody)
 		if token != "" {
@@ -112,5 +113,8 @@ func TestMetricsAreForWhoMayScrape(t *testing.T) {
 		if got := call(tc.method, tc.scheme, tc.path, tc.token); got != tc.want {
 			t.Errorf("%s %s://…%s as %q: %s, want %s", tc.method, tc.scheme, tc.path, tc.token, got, tc.want)
 		}
+	}
+	if host = "workpulling-operator-metrics.system.svc"; call("GET", "https", "/metrics", "scraper") != "no answer" {
+		t.Error("the certificate is good for a Service of another installation")
 	}
 }

@@ -3,6 +3,8 @@
 package operator
 
 import (
+	"path/filepath"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +17,7 @@ import (
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/controllers/networkpolicy"
 	"github.com/workpulling/workpulling/test/builders"
+	"github.com/workpulling/workpulling/test/integration/environment"
 )
 
 // withPolicies runs an operator that makes NetworkPolicies, for the length of the spec.
@@ -103,6 +106,16 @@ var _ = Describe("NetworkPolicies", func() {
 		Expect(env.Client.Delete(ctx, quota)).To(Succeed())
 		Eventually(poolCondition(ctx, namespace, poolName, v1alpha1.ConditionReady)).Should(Equal("True/WorkersReady"))
 		Expect(exists(ctx, policyNamed(namespace, "packers-worker"))()).To(BeTrue())
+	})
+
+	It("include one for the operator, which the API server takes", func(ctx SpecContext) {
+		root, err := environment.RepositoryRoot()
+		Expect(err).NotTo(HaveOccurred())
+		objects, err := environment.ReadManifest(filepath.Join(root, "config", "networkpolicy", "operator.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(objects).To(HaveLen(1))
+		objects[0].SetNamespace(newNamespace(ctx))
+		Expect(env.Client.Create(ctx, objects[0])).To(Succeed())
 	})
 
 	It("go with their flow and pool, and leave one of the same name alone", Serial, func(ctx SpecContext) {
