@@ -47,9 +47,11 @@ var _ = Describe("NetworkPolicies", func() {
 			Expect(exists(ctx, got)()).To(BeTrue())
 			Expect(got.Spec).To(BeComparableTo(want.Spec), "what the API server stores is what was planned")
 			Expect(got.OwnerReferences).To(HaveLen(1))
-			for _, w := range workers(ctx, namespace, poolName) {
-				Expect(got.CreationTimestamp.After(w.CreationTimestamp.Time)).To(BeFalse())
-			}
+		}
+		closed := policyNamed(namespace, "packers-worker")
+		Expect(exists(ctx, closed)()).To(BeTrue())
+		for _, w := range workers(ctx, namespace, poolName) {
+			Expect(closed.CreationTimestamp.After(w.CreationTimestamp.Time)).To(BeFalse())
 		}
 		before := atRest(namespace)
 		edit(ctx, namespace, poolName, func(p *v1alpha1.WorkerPool) { p.Spec.FlowControlWindow = 7 })
