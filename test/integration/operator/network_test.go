@@ -44,7 +44,7 @@ var _ = Describe("NetworkPolicies", func() {
 		wanted := []*networkingv1.NetworkPolicy{networkpolicy.Producer(flow, settings), networkpolicy.Workers(pool, settings)}
 		for _, want := range wanted {
 			got := policyNamed(namespace, want.Name)
-			Expect(exists(ctx, got)()).To(BeTrue())
+			Eventually(exists(ctx, got)).Should(BeTrue())
 			Expect(got.Spec).To(BeComparableTo(want.Spec), "what the API server stores is what was planned")
 			Expect(got.OwnerReferences).To(HaveLen(1))
 		}
