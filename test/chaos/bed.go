@@ -119,7 +119,7 @@ func (b *Bed) startCluster(ctx context.Context) error {
 	if b.nodes = strings.Fields(nodes); len(b.nodes) < 2 {
 		return fmt.Errorf("the cluster has %d node, and one is going to be cut off", len(b.nodes))
 	}
-	if err := b.kubectl.Install(ctx, b.Root, b.images); err != nil {
+	if err := b.kubectl.Install(ctx, b.Root, b.images, "extraArgs[0]=--ca-rotation-pause="+rotationPause); err != nil {
 		return err
 	}
 	replicas, err := b.kubectl.Get(ctx, "-n", harness.SystemNamespace, "get", "deployment/workpulling", "-o", "jsonpath={.spec.replicas}")

@@ -69,6 +69,10 @@ func (b *Bed) do(ctx context.Context, f Fault, act *Act) error {
 		return b.roll(ctx, f, act)
 	case ScalePool:
 		return b.scale(ctx, f, act)
+	case RenewServing:
+		return b.renew(ctx, f, act)
+	case RotateAuthority:
+		return b.rotate(ctx, act)
 	default:
 		return fmt.Errorf("nobody knows how to do %q", f.Kind)
 	}

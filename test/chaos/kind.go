@@ -21,6 +21,8 @@ const (
 	RestoreEtcd     Kind = "etcd restored from a snapshot"
 	RollPool        Kind = "pool rolled"
 	ScalePool       Kind = "pool scaled up and down"
+	RenewServing    Kind = "serving certificates replaced"
+	RotateAuthority Kind = "certificate authority replaced"
 	nothing         Kind = "no fault"
 	besideAnOutage  Kind = "" // a draw of a Plan that stands for no process killed besides
 )
@@ -54,6 +56,8 @@ var traits = []trait{
 	{kind: RestoreEtcd, lasts: true, reason: ReasonPast},
 	{kind: RollPool},
 	{kind: ScalePool, lasts: true},
+	{kind: RenewServing},
+	{kind: RotateAuthority},
 }
 
 // traitOf is that of a kind.
