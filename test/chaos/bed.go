@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -71,7 +72,9 @@ type Bed struct {
 	database  *harness.Database
 	flows     []*flow
 	view      *view
-	undo      []func(context.Context) error
+	// submits is the token of the submitters, a string.
+	submits atomic.Value
+	undo    []func(context.Context) error
 }
 
 // Start makes a bed that serves. Whatever happens, Stop it.
@@ -176,19 +179,18 @@ func (b *Bed) books(ctx context.Context) error {
 	if err := b.view.refresh(ctx); err != nil {
 		return err
 	}
+	if err := b.authenticate(ctx); err != nil {
+		return err
+	}
 	for i, f := range b.flows {
 		journal, err := prober.OpenJournal(filepath.Join(b.Dir, booksFile(f.name)))
-		if err != nil {
-			return err
-		}
-		token, err := b.token(ctx)
 		if err != nil {
 			return err
 		}
 		f.load = &prober.Load{
 			Jobs:   "https://" + b.intakeHost(f) + "/v1/flows/" + f.name + "/jobs",
 			Client: b.submitter(f),
-			Token:  func() string { return token },
+			Token:  b.bearer,
 			Seed:   2*b.Seed + uint64(i), Rate: b.Rate, Outstanding: 2000, Journal: journal,
 		}
 		f.load.Begin()

@@ -73,6 +73,8 @@ func (b *Bed) do(ctx context.Context, f Fault, act *Act) error {
 		return b.renew(ctx, f, act)
 	case RotateAuthority:
 		return b.rotate(ctx, act)
+	case RotateKey:
+		return b.replaceKey(ctx, act)
 	default:
 		return fmt.Errorf("nobody knows how to do %q", f.Kind)
 	}

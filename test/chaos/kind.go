@@ -23,6 +23,7 @@ const (
 	ScalePool       Kind = "pool scaled up and down"
 	RenewServing    Kind = "serving certificates replaced"
 	RotateAuthority Kind = "certificate authority replaced"
+	RotateKey       Kind = "signing key of tokens replaced"
 	nothing         Kind = "no fault"
 	besideAnOutage  Kind = "" // a draw of a Plan that stands for no process killed besides
 )
@@ -58,6 +59,7 @@ var traits = []trait{
 	{kind: ScalePool, lasts: true},
 	{kind: RenewServing},
 	{kind: RotateAuthority},
+	{kind: RotateKey},
 }
 
 // traitOf is that of a kind.

@@ -134,11 +134,18 @@ func (b *Bed) rights() []client.Object {
 	}
 }
 
-func (b *Bed) token(ctx context.Context) (string, error) {
-	return environment.RequestToken(ctx, b.client, b.namespace, submitter, authenticationv1.TokenRequestSpec{
+// authenticate gives the submitters a token that outlives any run.
+func (b *Bed) authenticate(ctx context.Context) error {
+	token, err := environment.RequestToken(ctx, b.client, b.namespace, submitter, authenticationv1.TokenRequestSpec{
 		Audiences: []string{runtimeconfig.TokenAudience}, ExpirationSeconds: ptr.To[int64](24 * 3600),
 	})
+	if err == nil {
+		b.submits.Store(token)
+	}
+	return err
 }
+
+func (b *Bed) bearer() string { return b.submits.Load().(string) }
 
 func (b *Bed) flow(f *flow) client.Object {
 	builder := builders.MakeFlow(f.name, b.namespace).Backoff(50, 1000).MaxAttempts(12)

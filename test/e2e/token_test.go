@@ -97,12 +97,8 @@ func tampered(token string) string {
 // tokensIn are the files of the tokens that kubelet keeps for a pod of the local cluster, in memory that the pod's node alone has mounted.
 func tokensIn(p pod) []string {
 	GinkgoHelper()
-	node, err := harness.LocalCluster(root).Root(GinkgoT().Context(), p.node)
+	files, err := harness.LocalCluster(root).Tokens(GinkgoT().Context(), p.node, p.uid)
 	Expect(err).NotTo(HaveOccurred())
-	pattern := filepath.Join(node, "var", "lib", "kubelet", "pods", p.uid, "volumes", "kubernetes.io~projected", "*", "token")
-	files, err := filepath.Glob(pattern)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(files).NotTo(BeEmpty(), pattern)
 	return files
 }
 
@@ -117,15 +113,9 @@ func tokenIn(p pod) string {
 // keyOf names the key that signed a token.
 func keyOf(token string) string {
 	GinkgoHelper()
-	first, _, _ := strings.Cut(token, ".")
-	raw, err := base64.RawURLEncoding.DecodeString(first)
+	key, err := harness.SigningKey(token)
 	Expect(err).NotTo(HaveOccurred())
-	var header struct {
-		KeyID string `json:"kid"`
-	}
-	Expect(json.Unmarshal(raw, &header)).To(Succeed())
-	Expect(header.KeyID).NotTo(BeEmpty())
-	return header.KeyID
+	return key
 }
 
 // operatorPods are those of the operator.
