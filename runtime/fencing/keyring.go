@@ -22,7 +22,8 @@ const (
 	keysEvery = 5 * time.Minute
 	// keysAtMost bounds the questions that tokens with an unknown key cause.
 	keysAtMost = 30 * time.Second
-	// keysRetry is the first pause after a question that was not answered where no key is known; it doubles up to keysAtMost.
+	// keysRetry is the first pause after a question that was not answered, for tokens with an unknown key and where no key is known; it
+	// doubles up to keysAtMost. An API server that starts with a new signing key must not cost its first tokens more than that.
 	keysRetry = time.Second
 	// keysTrusted is how long keys count that could not be read again: an outage of the API server must not stop the flow, and a key
 	// that was withdrawn during one must not count for ever.
@@ -60,7 +61,7 @@ type keyring struct {
 	flights singleflight.Group
 	mu      sync.Mutex
 	state   ringState
-	tried   time.Time // the last question, zero for none
+	allowed time.Time // when a token with an unknown key may cause a question
 	next    time.Time // when the next one is due
 	pause   time.Duration
 }
@@ -133,7 +134,8 @@ func (k *keyring) due() bool {
 // errTooSoon says that the set was read a moment ago.
 var errTooSoon = errors.New("the key set was asked for a moment ago")
 
-// refreshForKey asks for the set on behalf of a token, at most once in keysAtMost whatever tokens come.
+// refreshForKey asks for the set on behalf of a token. Whatever tokens come, there is one answer in keysAtMost, and a question that was not
+// answered is repeated after keysRetry at the soonest.
 func (k *keyring) refreshForKey(ctx context.Context) error {
 	return k.fly(ctx, func(ctx context.Context) error {
 		if k.untilAllowed() > 0 {
@@ -147,10 +149,7 @@ func (k *keyring) refreshForKey(ctx context.Context) error {
 func (k *keyring) untilAllowed() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.tried.IsZero() {
-		return 0
-	}
-	return max(0, k.tried.Add(keysAtMost).Sub(k.clock.Now()))
+	return max(0, k.allowed.Sub(k.clock.Now()))
 }
 
 // refresh asks for the set, once for all who want to know at the same time.
@@ -173,7 +172,7 @@ func (k *keyring) fly(ctx context.Context, ask func(context.Context) error) erro
 func (k *keyring) ask(ctx context.Context) error {
 	asked := k.clock.Now()
 	k.mu.Lock()
-	k.tried = asked
+	k.allowed = asked.Add(keysAtMost)
 	k.mu.Unlock()
 	raw, date, err := k.source.FetchKeys(ctx)
 	if err != nil {
@@ -227,9 +226,12 @@ func (k *keyring) failed(err error) error {
 	before := k.state
 	k.state.trouble, k.state.denied = err, denied(err)
 	wait := keysAtMost
-	if before.set == nil && !k.state.denied {
+	if !k.state.denied {
 		k.pause = min(max(2*k.pause, keysRetry), keysAtMost)
-		wait = k.pause
+		k.allowed = k.clock.Now().Add(k.pause)
+		if before.set == nil {
+			wait = k.pause
+		}
 	}
 	k.next = k.clock.Now().Add(wait + time.Duration(k.random()*float64(wait)/2))
 	now := k.state

@@ -409,6 +409,34 @@ func TestKeysRotateWithOverlap(t *testing.T) {
 	}
 }
 
+// An API server that starts with a new signing key does not answer the first token's question: the next is due a second later, and a crowd of
+// such tokens still costs few.
+func TestAQuestionWithoutAnAnswerIsSoonRepeated(t *testing.T) {
+	p := newProcess(t)
+	if got := p.label(p.token("worker")); got != "" {
+		t.Fatalf("before: %s", got)
+	}
+	p.pass(31 * time.Second)
+	p.set(func(s *server) {
+		s.keys = append(s.keys, tokentest.RSA(t, "second", 2048))
+		s.answers[pathKeys] = http.StatusServiceUnavailable
+	})
+	before := p.count(pathKeys)
+	for range 10 {
+		if got := p.label(p.token("second")); got != transport.LabelUnavailable {
+			t.Errorf("with a key that nobody could ask for: %q", got)
+		}
+	}
+	if n := p.count(pathKeys) - before; n != 1 {
+		t.Errorf("%d questions at once", n)
+	}
+	p.set(func(s *server) { delete(s.answers, pathKeys) })
+	p.pass(1100 * time.Millisecond)
+	if got := p.label(p.token("second")); got != "" {
+		t.Errorf("a second after the API server is back: %q", got)
+	}
+}
+
 // A producer that starts while the API server is away knows the keys, the pods and the pools of before: its workers come back, strangers do
 // not, and what was seen to be gone stays gone.
 func TestRestartInAnOutage(t *testing.T) {
