@@ -114,6 +114,10 @@ const (
 	// ReasonPodStarting: the pod is being created or is not ready yet, without a
 	// sign of a problem.
 	ReasonPodStarting = "PodStarting"
+	// ReasonCertificatePending: the certificate of the flow or pool is not there
+	// yet, or not valid any more; no pod is made before it is. The message says
+	// what the operator waits for.
+	ReasonCertificatePending = "CertificatePending"
 )
 
 // Reasons of ProducerAvailable
@@ -127,9 +131,6 @@ const (
 	// ReasonNoActiveProducer: producers stand by and none of them owns the shared
 	// queue. QueueAvailable says whether they can reach it.
 	ReasonNoActiveProducer = "NoActiveProducer"
-	// ReasonCertificatePending: the certificate of the flow is not there yet; the
-	// producer starts when it is.
-	ReasonCertificatePending = "CertificatePending"
 	// ReasonNameConflict: an object of the name that the operator needs exists and
 	// belongs to something else. Rename it or make the flow under another name.
 	ReasonNameConflict = "NameConflict"

@@ -24,6 +24,8 @@ import (
 // applied is what came of an apply, for the status.
 type applied struct {
 	renewIn time.Duration
+	// certificateTrouble is what a person has to look at before the certificate ends.
+	certificateTrouble string
 	// obstacle is what keeps the producer from being made; its error is returned besides.
 	obstacle podhealth.Problem
 	// resizeRefused is the API server's answer to a larger volume.
@@ -33,10 +35,17 @@ type applied struct {
 // apply brings the plan about. Everything that the producer mounts is there before the producer.
 func (r *Reconciler) apply(ctx context.Context, o *observation, p plan) (applied, error) {
 	var a applied
-	var err error
-	if a.renewIn, err = r.ensureCertificate(ctx, o.flow); err != nil {
+	issued, err := r.ensureCertificate(ctx, o.flow)
+	a.renewIn, a.certificateTrouble = issued.RenewIn, issued.Trouble
+	switch {
+	case err != nil:
 		a.obstacle = obstacleOf(v1alpha1.ReasonCertificatePending, err)
 		return a, err
+	case issued.Missing != "":
+		a.obstacle = podhealth.Problem{Reason: v1alpha1.ReasonCertificatePending, Message: issued.Missing}
+		if o.set == nil {
+			return a, nil
+		}
 	}
 	for _, object := range p.unwanted {
 		if err := r.Issuer.Keeper.Remove(ctx, object); err != nil {

@@ -1,10 +1,12 @@
 package flow
 
 import (
+	"context"
 	"crypto/x509"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +14,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -19,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/internal/certs"
@@ -174,5 +179,39 @@ func TestAPersonAsksForAnotherCertificate(t *testing.T) {
 	second := ensure()
 	if second.Equal(first) || !ensure().Equal(second) {
 		t.Error("the certificate was not replaced once")
+	}
+}
+
+// Where cert-manager is not there, a new flow gets no producer and says why, once as an Event.
+func TestAFlowWaitsForTheIssuer(t *testing.T) {
+	r, c := certified(t)
+	r.Issuer.Outside = &certs.Outside{
+		Ref: certs.IssuerRef{Group: "cert-manager.io", Kind: "ClusterIssuer", Name: "corporate"},
+		Client: interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "cert-manager.io", Kind: "CertificateRequest"}}
+			},
+		}),
+	}
+	flow := builders.MakeFlow("orders", "shop").Obj()
+	var a applied
+	for range 3 {
+		var err error
+		if a, err = r.apply(t.Context(), &observation{flow: flow}, plan{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.obstacle.Reason != v1alpha1.ReasonCertificatePending || !strings.Contains(a.obstacle.Message, "cert-manager is not installed") || a.renewIn == 0 {
+		t.Errorf("applied %+v", a)
+	}
+	if n := len(r.Recorder.(*events.FakeRecorder).Events); n != 1 {
+		t.Errorf("%d Events, want 1", n)
+	}
+	var secret corev1.Secret
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: runtimeconfig.TLSSecretName}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	if len(secret.Data[runtimeconfig.ProducerName("orders")+runtimeconfig.TLSCertSuffix]) > 0 {
+		t.Error("the operator's own authority stepped in")
 	}
 }

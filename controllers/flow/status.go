@@ -32,7 +32,7 @@ func makeStatus(o *observation, p plan, a applied) (v1alpha1.WorkPullingFlowStat
 
 	producer := o.producerAvailable(a)
 	if producer.Status == metav1.ConditionTrue {
-		producer.Message = join(o.crewLag(), o.runtimeLag(p))
+		producer.Message = join(o.crewLag(), o.runtimeLag(p), a.certificateTrouble)
 	}
 	queue := o.queueAvailable(producer, a)
 	workers, tokens := o.workersBound(), o.tokensVerified(producer)

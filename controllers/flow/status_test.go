@@ -219,6 +219,15 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// A flow that serves and will have no certificate says so beside the producer.
+func TestTheNextCertificateDoesNotCome(t *testing.T) {
+	status, _ := makeStatus(serving(), plan{}, applied{certificateTrouble: "the next certificate does not come"})
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProducerAvailable)
+	if c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "does not come") {
+		t.Errorf("ProducerAvailable is %s and says %q", c.Status, c.Message)
+	}
+}
+
 // What is true of a flow is what its producer does, which takes an edit later than the API server.
 func TestSuspensionIsInForceWhenTheProducerSaysSo(t *testing.T) {
 	const older, newer = "hash-before", "hash-after"

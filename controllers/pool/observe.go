@@ -37,6 +37,8 @@ type observation struct {
 	snapshot    Snapshot
 	// unable is why nothing can be done for the pool now, its running workers aside.
 	unable podhealth.Problem
+	// certificateTrouble is what a person has to look at before the certificate ends.
+	certificateTrouble string
 }
 
 func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.WorkerPool, known *remembered) (*observation, error) {
@@ -207,7 +209,7 @@ func (r *Reconciler) ask(ctx context.Context, o *observation, all bool) {
 }
 
 func (r *Reconciler) target(pool *v1alpha1.WorkerPool, w *Worker) workercontrol.Target {
-	return workercontrol.Target{PodUID: w.UID, PodIP: w.pod.Status.PodIP, Host: runtimeconfig.WorkerHost(pool.Name, pool.Namespace)}
+	return workercontrol.Target{Namespace: pool.Namespace, PodUID: w.UID, PodIP: w.pod.Status.PodIP, Host: runtimeconfig.WorkerHost(pool.Name, pool.Namespace)}
 }
 
 func workOf(status *protocolv1.WorkerStatus) *Work {

@@ -114,7 +114,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if pool.DeletionTimestamp != nil && o.namespaceOf.DeletionTimestamp != nil {
 		return r.release(ctx, &pool, o.namespaceOf)
 	}
-	renewIn, err := r.ensureSurroundings(ctx, o)
+	certificate, err := r.ensureSurroundings(ctx, o)
 	switch {
 	case children.NamespaceTerminating(err):
 		return ctrl.Result{}, nil
@@ -122,6 +122,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return r.unable(ctx, o, err)
 	}
 	plan := MakePlan(o.snapshot)
+	if certificate.Missing != "" {
+		plan.Create = 0
+	}
 	out, applyErr := r.apply(ctx, &pool, plan, known)
 	if applyErr == nil && pool.DeletionTimestamp != nil && len(o.snapshot.Workers) == 0 {
 		return r.release(ctx, &pool, nil)
@@ -135,33 +138,38 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if o.healthy() {
 		r.BackOff.DeleteEntry(string(pool.UID))
 	}
-	statusErr := r.writeStatus(ctx, o, out, known.refusal)
+	refusal := known.refusal
+	if certificate.Missing != "" {
+		refusal = podhealth.Problem{Reason: v1alpha1.ReasonCertificatePending, Message: certificate.Missing}
+	}
+	statusErr := r.writeStatus(ctx, o, out, refusal)
 	if err := errors.Join(applyErr, statusErr); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: r.nextLook(o, out, renewIn)}, nil
+	return ctrl.Result{RequeueAfter: r.nextLook(o, out, certificate.RenewIn)}, nil
 }
 
 // ensureSurroundings makes what a worker mounts, before there is a worker.
-func (r *Reconciler) ensureSurroundings(ctx context.Context, o *observation) (time.Duration, error) {
+func (r *Reconciler) ensureSurroundings(ctx context.Context, o *observation) (certs.Issued, error) {
 	pool := o.pool
 	if pool.DeletionTimestamp != nil {
-		return 0, nil
+		return certs.Issued{}, nil
 	}
-	renewIn, err := r.ensureCertificate(ctx, pool)
+	issued, err := r.ensureCertificate(ctx, pool)
 	if err != nil {
-		return 0, err
+		return certs.Issued{}, err
 	}
+	o.certificateTrouble = issued.Trouble
 	config, err := configOf(pool, o.snapshot.most())
 	if err != nil {
-		return 0, err
+		return certs.Issued{}, err
 	}
 	for _, object := range append(Rights(pool, o.accounts()...), config) {
 		if _, err := r.Issuer.Keeper.Ensure(ctx, object); err != nil {
-			return 0, err
+			return certs.Issued{}, err
 		}
 	}
-	return renewIn, r.ensureNetworkPolicy(ctx, pool)
+	return issued, r.ensureNetworkPolicy(ctx, pool)
 }
 
 // ensureNetworkPolicy makes the policy before there is a worker, or removes it where policies are off.

@@ -189,7 +189,13 @@ func (o *observation) progressing(t tally, refusal podhealth.Problem) conditions
 	if obstacle.Reason != "" {
 		return conditions.False(kind, obstacle.Reason, obstacle.Message)
 	}
-	return conditions.False(kind, v1alpha1.ReasonStable, runtimeLag(t))
+	return conditions.False(kind, v1alpha1.ReasonStable, o.note(t))
+}
+
+// note is what a person may want to do about a pool at rest. Empty means nothing.
+func (o *observation) note(t tally) string {
+	notes := []string{runtimeLag(t), o.certificateTrouble}
+	return strings.Join(slices.DeleteFunc(notes, func(text string) bool { return text == "" }), "; ")
 }
 
 // runtimeLag says how many workers run with another runtime than a new one gets, and what to do. Empty means none.

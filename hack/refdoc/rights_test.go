@@ -21,6 +21,7 @@ func TestEveryRightIsOnThePage(t *testing.T) {
 	}
 	for heading, file := range map[string]string{
 		"## In every namespace (ClusterRole)":                  "role.yaml",
+		"## With an issuer of cert-manager":                    "certificate_requests_role.yaml",
 		"## In the operator's own namespace (Role)":            "namespaced_role.yaml",
 		"A ClusterRoleBinding to `workpulling-token-reviewer`": "token_reviewer_role.yaml",
 	} {

@@ -36,7 +36,8 @@ func (k keyring) inherited(bundle []byte, now time.Time) []*x509.Certificate {
 	return kept
 }
 
-// predecessor says whether cert is a root that may have come before first.
+// predecessor says whether cert is a root that may have come before first. One without our name is an issuer's outside: whether that is
+// trusted, the Secret says.
 func predecessor(cert, first *x509.Certificate) bool {
-	return cert.IsCA && cert.CheckSignatureFrom(cert) == nil && !cert.NotBefore.After(first.NotBefore)
+	return cert.IsCA && slices.Contains(cert.Subject.Organization, organization) && cert.CheckSignatureFrom(cert) == nil && !cert.NotBefore.After(first.NotBefore)
 }

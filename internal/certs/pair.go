@@ -22,6 +22,8 @@ const (
 	leafLife = 30 * 24 * time.Hour
 	// backdate absorbs clocks that go slow.
 	backdate = time.Hour
+	// organization is in the name of each authority of ours.
+	organization = "workpulling.dev"
 )
 
 // pair is a certificate with its key.
@@ -41,7 +43,7 @@ func newAuthorityPair(now time.Time) (pair, error) {
 	}
 	cert, err := certutil.NewSelfSignedCACert(certutil.Config{
 		// The serial is in the name, so that a chain is never built with the wrong one of two authorities.
-		CommonName: fmt.Sprintf("workpulling-ca-%x", serial.Bytes()[:4]), Organization: []string{"workpulling.dev"}, NotBefore: now.Add(-backdate),
+		CommonName: fmt.Sprintf("workpulling-ca-%x", serial.Bytes()[:4]), Organization: []string{organization}, NotBefore: now.Add(-backdate),
 	}, key)
 	if err != nil {
 		return pair{}, fmt.Errorf("making the authority's certificate: %w", err)

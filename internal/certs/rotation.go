@@ -140,7 +140,12 @@ func (r *Rotation) distribute(ctx context.Context) (wrote bool, err error) {
 		if bundles.Items[i].Name != runtimeconfig.CAConfigMapName || bundles.Items[i].DeletionTimestamp != nil {
 			continue
 		}
-		one, err := r.Issuer.ensureBundle(ctx, bundles.Items[i].Namespace)
+		namespace := bundles.Items[i].Namespace
+		secret, err := r.Issuer.secret(ctx, namespace)
+		if err != nil {
+			return wrote, err
+		}
+		one, err := r.Issuer.ensureBundle(ctx, namespace, secret.Data)
 		if err != nil {
 			return wrote, err
 		}
@@ -162,6 +167,9 @@ func (r *Rotation) older(ctx context.Context, ring keyring, now time.Time) (name
 		}
 		for key, value := range secrets.Items[i].Data {
 			entry, isCert := strings.CutSuffix(key, runtimeconfig.TLSCertSuffix)
+			if _, foreign := secrets.Items[i].Data[entry+suffixAuthority]; foreign {
+				continue // an issuer outside gave it
+			}
 			if isCert && !replaced(value, ring.current.cert, now) {
 				names = append(names, secrets.Items[i].Namespace+"/"+entry)
 			}

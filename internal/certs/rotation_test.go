@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	certutil "k8s.io/client-go/util/cert"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -30,8 +31,8 @@ const kubeletLag = 90 * time.Second
 type mounted struct {
 	namespace, entry      string
 	leaf                  *x509.Certificate
-	roots                 *x509.CertPool
-	leafAt, rootsAt       time.Time // when kubelet looks again
+	roots, narrow         *x509.CertPool // of servers, and of the operator alone
+	leafAt, rootsAt       time.Time      // when kubelet looks again
 	leafEvery, rootsEvery time.Duration
 	version, bundle       string // of what is mounted
 }
@@ -52,13 +53,24 @@ type fabric struct {
 	seen     []Phase
 	every    time.Duration // how long a step is
 	state    string        // of what was verified last
+
+	seed      uint64
+	configure func(*Issuer)
+	also      func()    // happens in each step besides
+	renew     time.Time // what a person asks for of every flow and pool
 }
 
 func newFabric(t *testing.T, seed uint64, pause time.Duration) *fabric {
 	t.Helper()
-	c, clock := newWorld(t)
+	c, _ := newWorld(t)
+	return newFabricOn(t, seed, pause, c, func(*Issuer) {})
+}
+
+func newFabricOn(t *testing.T, seed uint64, pause time.Duration, c client.Client, configure func(*Issuer)) *fabric {
+	t.Helper()
+	clock := clocktesting.NewFakeClock(time.Now())
 	f := &fabric{
-		t: t, c: c, clock: clock, random: rand.New(rand.NewPCG(seed, 0)), pause: pause, recorder: events.NewFakeRecorder(1000), refused: map[string]bool{},
+		t: t, c: c, clock: clock, seed: seed, configure: configure, also: func() {}, random: rand.New(rand.NewPCG(seed, 0)), pause: pause, recorder: events.NewFakeRecorder(1000), refused: map[string]bool{},
 		every: syncEvery,
 	}
 	f.lead()
@@ -88,6 +100,7 @@ func (f *fabric) lead() {
 		Issuer: &Issuer{Authority: authority, Keeper: children.Keeper{Client: f.c, Live: f.c}, Clock: f.clock},
 		Pause:  f.pause, Clock: f.clock, Recorder: f.recorder, Log: logr.Discard(),
 	}
+	f.configure(f.rotation.Issuer)
 }
 
 // reconcile looks at each pod's owner with some chance.
@@ -97,7 +110,9 @@ func (f *fabric) reconcile(chance float64) {
 		if f.random.Float64() > chance {
 			continue
 		}
-		if _, err := f.rotation.Issuer.Ensure(f.t.Context(), Serving{Namespace: p.namespace, Entry: p.entry, Hosts: []string{p.entry}}); err != nil {
+		if _, err := f.rotation.Issuer.Ensure(f.t.Context(), Serving{
+			Namespace: p.namespace, Entry: p.entry, Hosts: []string{p.entry}, RenewBefore: f.renew, Owner: metav1.OwnerReference{UID: types.UID(p.entry)},
+		}); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -129,8 +144,11 @@ func (f *fabric) mount() {
 			if err != nil {
 				f.t.Fatal(err)
 			}
+			if p.narrow, err = certutil.NewPoolFromBytes([]byte(bundle.Data[runtimeconfig.OperatorCAKey])); err != nil {
+				f.t.Fatal(err)
+			}
 			p.roots, p.rootsAt = roots, now.Add(p.rootsEvery)
-			p.bundle = bundle.Data["ca.crt"]
+			p.bundle = bundle.Data["ca.crt"] + bundle.Data[runtimeconfig.OperatorCAKey]
 		}
 	}
 }
@@ -160,17 +178,22 @@ func (f *fabric) meet() {
 			}
 		}
 		for _, replica := range []*Authority{f.rotation.Issuer.Authority, f.second} {
-			trust("operator to pod", p.leaf, p.entry, replica.Pool(), x509.ExtKeyUsageServerAuth)
+			reader := &Issuer{Authority: replica, Keeper: f.rotation.Issuer.Keeper}
+			roots, err := reader.Roots(f.t.Context(), p.namespace)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			trust("operator to pod", p.leaf, p.entry, roots, x509.ExtKeyUsageServerAuth)
 			own, err := replica.Certificate(Leaf{CommonName: "operator", Hosts: []string{"operator"}, Usage: x509.ExtKeyUsageServerAuth})
 			if err != nil {
 				f.t.Fatal(err)
 			}
-			trust("pod to operator", own.Leaf, "operator", p.roots, x509.ExtKeyUsageServerAuth)
+			trust("pod to operator", own.Leaf, "operator", p.narrow, x509.ExtKeyUsageServerAuth)
 			client, err := replica.Certificate(Leaf{CommonName: "operator's client", Usage: x509.ExtKeyUsageClientAuth})
 			if err != nil {
 				f.t.Fatal(err)
 			}
-			trust("the operator's client", client.Leaf, "", p.roots, x509.ExtKeyUsageClientAuth)
+			trust("the operator's client", client.Leaf, "", p.narrow, x509.ExtKeyUsageClientAuth)
 		}
 	}
 }
@@ -195,6 +218,7 @@ func (f *fabric) pass(d time.Duration, restarts bool) {
 			}
 		}
 		f.reconcile(0.3)
+		f.also()
 		f.mount()
 		f.meet()
 	}

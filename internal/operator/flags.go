@@ -6,6 +6,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/workpulling/workpulling/internal/certs"
 )
 
 // Flags are all flags of the operator's command. Parsing them changes the options and the settings of the log; what those hold before is
@@ -27,6 +29,11 @@ func Flags(options *Options, logging *zap.Options) *flag.FlagSet {
 	flags.StringVar(&options.AuthoritySecret, "ca-secret", options.AuthoritySecret, "name of the Secret of the certificate authority")
 	flags.DurationVar(&options.RotationPause, "ca-rotation-pause", options.RotationPause,
 		"how long each step of a rotation of the certificate authority waits for kubelets to bring changes into pods")
+	flags.Func("certificate-issuer", "`<kind>[.<group>]/<name>` of the issuer of cert-manager that gives the certificates of producers and workers, "+
+		"such as ClusterIssuer/workpulling; empty means the operator's own authority", func(text string) (err error) {
+		options.CertificateIssuer, err = certs.ParseIssuerRef(text)
+		return err
+	})
 	flags.Func("watch-namespaces", "comma-separated `namespaces` to watch; empty means all", func(list string) error {
 		options.WatchNamespaces = namespaces(list)
 		return nil

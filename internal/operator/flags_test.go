@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/workpulling/workpulling/controllers/networkpolicy"
+	"github.com/workpulling/workpulling/internal/certs"
 )
 
 func TestFlags(t *testing.T) {
@@ -28,6 +29,9 @@ func TestFlags(t *testing.T) {
 		}, func(o *Options) {
 			o.NetworkPolicies, o.Submitters, o.Scrapers = true, networkpolicy.Peers{}, networkpolicy.SameNamespace()
 			o.AppPorts, o.Pods, o.MetricsHost = networkpolicy.AppPortsClosed, Labels{"a": "1", "b": "2"}, "m"
+		}},
+		"an issuer": {[]string{"--certificate-issuer=ClusterIssuer/corporate"}, func(o *Options) {
+			o.CertificateIssuer = certs.IssuerRef{Group: "cert-manager.io", Kind: "ClusterIssuer", Name: "corporate"}
 		}},
 		"of other libraries": {[]string{"--zap-log-level=debug", "--kubeconfig="}, func(*Options) {}},
 	}
@@ -59,5 +63,12 @@ func TestDefaultsCanBeGiven(t *testing.T) {
 		if shown, want := again.Lookup(name).Value.String(), flags.Lookup(name).DefValue; shown != want {
 			t.Errorf("%s is %q, want %q", name, shown, want)
 		}
+	}
+}
+
+func TestAnIssuerThatIsNone(t *testing.T) {
+	options := Defaults()
+	if err := Flags(&options, &zap.Options{}).Parse([]string{"--certificate-issuer=corporate"}); err == nil {
+		t.Error("a name without a kind passes for an issuer")
 	}
 }

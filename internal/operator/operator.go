@@ -61,7 +61,7 @@ type Operator struct {
 // Parts replaces parts of an operator in a test; nil members are the real ones.
 type Parts struct {
 	// Control speaks to workers.
-	Control func(*certs.Authority) pool.Control
+	Control func(*certs.Issuer) pool.Control
 	// Metrics is where metrics are registered.
 	Metrics crmetrics.RegistererGatherer
 }
@@ -166,13 +166,16 @@ func (o *Operator) addReconcilers(ctx context.Context, direct client.Client, opt
 		return err
 	}
 	if parts.Control == nil {
-		parts.Control = func(a *certs.Authority) pool.Control { return workercontrol.New(a) }
+		parts.Control = func(i *certs.Issuer) pool.Control { return workercontrol.New(i.Authority, i.Roots) }
 	}
 	manager := o.manager
 	recorder := manager.GetEventRecorder(children.ManagedBy)
 	issuer := &certs.Issuer{
-		Authority: o.Authority, Clock: clock.RealClock{},
+		Authority: o.Authority, Clock: clock.RealClock{}, Pause: options.RotationPause,
 		Keeper: children.Keeper{Client: manager.GetClient(), Live: manager.GetAPIReader()},
+	}
+	if options.CertificateIssuer != (certs.IssuerRef{}) {
+		issuer.Outside = &certs.Outside{Ref: options.CertificateIssuer, Client: direct}
 	}
 	rotation := &certs.Rotation{
 		Issuer: issuer, Pause: options.RotationPause, Clock: clock.RealClock{}, Recorder: recorder, Log: manager.GetLogger().WithName("rotation"),
@@ -187,7 +190,7 @@ func (o *Operator) addReconcilers(ctx context.Context, direct client.Client, opt
 	}
 	pools := &pool.Reconciler{
 		Client: manager.GetClient(), Live: manager.GetAPIReader(), Recorder: recorder, Issuer: issuer,
-		Control: parts.Control(o.Authority), Stats: o.Registry, Metrics: measured, Clock: clock.RealClock{},
+		Control: parts.Control(issuer), Stats: o.Registry, Metrics: measured, Clock: clock.RealClock{},
 		BackOff: flowcontrol.NewBackOff(createBackOff, createBackOffMax), Image: options.RuntimeImage, Network: options.network(),
 		NewName: func(pool string) string { return pool + "-" + rand.String(5) },
 	}

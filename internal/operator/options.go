@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/workpulling/workpulling/controllers/networkpolicy"
+	"github.com/workpulling/workpulling/internal/certs"
 )
 
 // Options configure an operator.
@@ -43,6 +44,9 @@ type Options struct {
 	// RotationPause is how long each step of a rotation of the certificate authority waits for kubelets (5 min). Kubelet brings a changed
 	// Secret or ConfigMap into a pod within about 90 s.
 	RotationPause time.Duration
+	// CertificateIssuer is the issuer of cert-manager that gives the certificates of producers and workers; the zero value means that the
+	// operator's own authority does.
+	CertificateIssuer certs.IssuerRef
 	// WatchNamespaces restricts the operator to some namespaces; empty means all.
 	WatchNamespaces []string
 	// LeaderElection is on in every installation; LeaderElectionID names the Lease ("workpulling-operator").

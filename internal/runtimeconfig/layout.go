@@ -17,7 +17,7 @@ const (
 const (
 	ConfigDir    = "/etc/workpulling/config" // ConfigMap volume
 	ConfigFile   = ConfigDir + "/config.json"
-	CADir        = "/etc/workpulling/ca" // ConfigMap volume with ca.crt
+	CADir        = "/etc/workpulling/ca" // ConfigMap volume with ca.crt and OperatorCAKey
 	CAFile       = CADir + "/ca.crt"
 	TLSDir       = "/etc/workpulling/tls" // Secret volume with tls.crt and tls.key
 	TokenDir     = "/var/run/secrets/workpulling.dev"
@@ -95,8 +95,12 @@ const (
 	TLSKeySuffix  = ".key"
 )
 
-// CAConfigMapName is the ConfigMap with ca.crt in every namespace that has a flow or pool.
-const CAConfigMapName = "workpulling-ca"
+// CAConfigMapName is the ConfigMap with ca.crt in every namespace that has a flow or pool. OperatorCAKey is in it besides: what verifies the
+// operator itself, and no server.
+const (
+	CAConfigMapName = "workpulling-ca"
+	OperatorCAKey   = "operator-ca.crt"
+)
 
 // ProducerHost is the server name that workers verify; ProducerAddress is where they dial.
 func ProducerHost(flow, namespace string) string {

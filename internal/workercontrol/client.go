@@ -22,8 +22,9 @@ const callTimeout = 3 * time.Second
 
 // Target is one worker.
 type Target struct {
-	PodUID string
-	PodIP  string
+	Namespace string
+	PodUID    string
+	PodIP     string
 	// Host is the name in the certificate of the pool's workers.
 	Host string
 }
@@ -31,17 +32,22 @@ type Target struct {
 // Client speaks to workers. The zero value is not usable; see New.
 type Client struct {
 	authority *certs.Authority
+	roots     Roots
 	port      int
 }
 
-// New returns a Client that identifies itself with a certificate of authority.
-func New(authority *certs.Authority) *Client {
-	return &Client{authority: authority, port: runtimeconfig.PortTransport}
+// Roots returns what verifies the workers of a namespace.
+type Roots func(ctx context.Context, namespace string) (*x509.CertPool, error)
+
+// New returns a Client that identifies itself with a certificate of authority, which an issuer outside never gives: workers take orders from
+// whoever has one. Workers prove themselves by roots.
+func New(authority *certs.Authority, roots Roots) *Client {
+	return &Client{authority: authority, roots: roots, port: runtimeconfig.PortTransport}
 }
 
 // WithPort returns a Client that dials another port, for workers that share one address in a test.
 func (c *Client) WithPort(port int) *Client {
-	return &Client{authority: c.authority, port: port}
+	return &Client{authority: c.authority, roots: c.roots, port: port}
 }
 
 // Status describes the worker.
@@ -82,9 +88,13 @@ func (c *Client) Uncordon(ctx context.Context, target Target) error {
 func call[T any](ctx context.Context, c *Client, target Target, do func(context.Context, protocolv1.WorkerControlClient) (*T, error)) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	roots, err := c.roots(ctx, target.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("verifying worker %s: %w", target.PodIP, err)
+	}
 	conn, err := grpc.NewClient(
 		"passthrough:///"+net.JoinHostPort(target.PodIP, strconv.Itoa(c.port)),
-		grpc.WithTransportCredentials(credentials.NewTLS(c.tls(target.Host))),
+		grpc.WithTransportCredentials(credentials.NewTLS(c.tls(target.Host, roots))),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to worker %s: %w", target.PodIP, err)
@@ -97,10 +107,10 @@ func call[T any](ctx context.Context, c *Client, target Target, do func(context.
 	return answer, nil
 }
 
-func (c *Client) tls(host string) *tls.Config {
+func (c *Client) tls(host string, roots *x509.CertPool) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		RootCAs:    c.authority.Pool(),
+		RootCAs:    roots,
 		ServerName: host,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return c.authority.Certificate(certs.Leaf{CommonName: runtimeconfig.OperatorCommonName, Usage: x509.ExtKeyUsageClientAuth})

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/workpulling/workpulling/internal/certs"
+	"github.com/workpulling/workpulling/internal/children"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	protocolv1 "github.com/workpulling/workpulling/runtime/protocol/v1"
 )
@@ -64,7 +65,7 @@ func TestClient(t *testing.T) {
 	}()
 	defer server.Stop()
 	address, _ := listener.Addr().(*net.TCPAddr)
-	client := New(authority).WithPort(address.Port)
+	client := New(authority, (&certs.Issuer{Authority: authority, Keeper: children.Keeper{Client: c, Live: c}}).Roots).WithPort(address.Port)
 	target := Target{PodUID: "uid-1", PodIP: "127.0.0.1", Host: host}
 
 	status, err := client.Status(t.Context(), target)

@@ -50,11 +50,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+func (w *world) issuer() *certs.Issuer {
+	return &certs.Issuer{Authority: w.authority, Clock: clock.RealClock{}, Keeper: children.Keeper{Client: w.c, Live: w.c}}
+}
+
 // mount issues a certificate as the operator does, and returns the files of the pod.
 func (w *world) mount(namespace, entry, host string) (certFile, keyFile, caFile string) {
 	w.t.Helper()
-	issuer := &certs.Issuer{Authority: w.authority, Clock: clock.RealClock{}, Keeper: children.Keeper{Client: w.c, Live: w.c}}
-	if _, err := issuer.Ensure(w.t.Context(), certs.Serving{Namespace: namespace, Entry: entry, Hosts: []string{host}}); err != nil {
+	if _, err := w.issuer().Ensure(w.t.Context(), certs.Serving{Namespace: namespace, Entry: entry, Hosts: []string{host}}); err != nil {
 		w.t.Fatal(err)
 	}
 	var secret corev1.Secret
@@ -73,6 +76,7 @@ func (w *world) mount(namespace, entry, host string) (certFile, keyFile, caFile 
 		}
 		return file
 	}
+	write(runtimeconfig.OperatorCAKey, []byte(bundle.Data[runtimeconfig.OperatorCAKey]))
 	return write("tls.crt", secret.Data[entry+".crt"]), write("tls.key", secret.Data[entry+".key"]), write("ca.crt", []byte(bundle.Data["ca.crt"]))
 }
 
@@ -130,7 +134,7 @@ func TestTheOperatorVerifiesThePool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			certFile, keyFile, _ := c.of.mount(c.namespace, c.entry, c.host)
 			_, _, caFile := w.mount("media", "bundle", "bundle")
-			_, err := New(w.authority).WithPort(w.sidecar(certFile, keyFile, caFile)).Status(t.Context(), Target{PodUID: "uid-1", PodIP: "127.0.0.1", Host: host})
+			_, err := New(w.authority, w.issuer().Roots).WithPort(w.sidecar(certFile, keyFile, caFile)).Status(t.Context(), Target{PodUID: "uid-1", PodIP: "127.0.0.1", Host: host})
 			if (err == nil) != c.fine {
 				t.Errorf("the operator meets %s: %v", name, err)
 			}
@@ -194,5 +198,58 @@ func TestASidecarAnswersTheOperatorAlone(t *testing.T) {
 				t.Errorf("%s drains a worker: %v", name, err)
 			}
 		})
+	}
+}
+
+// An issuer outside gives the workers' certificates, and gives others what they ask for. The operator believes the pool by that issuer; nobody
+// gives orders with a certificate of it.
+func TestWithAnIssuerOutside(t *testing.T) {
+	w := newWorld(t)
+	host := runtimeconfig.WorkerHost("resize", "media")
+	entry := runtimeconfig.WorkerName("resize")
+	corporate := transporttest.NewAuthority(t)
+	root, err := os.ReadFile(corporate.CAFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, caFile := w.mount("media", "bundle", "bundle")
+	certFile, keyFile := corporate.IssueFor(t, host, x509.ExtKeyUsageServerAuth)
+	port := w.sidecar(certFile, keyFile, caFile)
+	target := Target{Namespace: "media", PodUID: "uid-1", PodIP: "127.0.0.1", Host: host}
+	operator := New(w.authority, w.issuer().Roots).WithPort(port)
+	if _, err := operator.Status(t.Context(), target); err == nil {
+		t.Error("the operator believes a worker whose issuer nobody named")
+	}
+	var secret corev1.Secret
+	if err := w.c.Get(t.Context(), client.ObjectKey{Namespace: "media", Name: runtimeconfig.TLSSecretName}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	secret.Data[entry+".ca"] = root
+	if err := w.c.Update(t.Context(), &secret); err != nil {
+		t.Fatal(err)
+	}
+	_, _, mounted := w.mount("media", "bundle", "bundle")
+	port = w.sidecar(certFile, keyFile, mounted)
+	if _, err := New(w.authority, w.issuer().Roots).WithPort(port).Status(t.Context(), target); err != nil {
+		t.Errorf("the operator meets its pool: %v", err)
+	}
+	target.Namespace = "shop"
+	if _, err := New(w.authority, w.issuer().Roots).WithPort(port).Status(t.Context(), target); err == nil {
+		t.Error("an issuer of one namespace is believed in another")
+	}
+	clientCert, clientKey := corporate.IssueFor(t, runtimeconfig.OperatorCommonName, x509.ExtKeyUsageClientAuth)
+	peer := transport.Peer{
+		Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), TLS: transporttest.WithCertificate(t, transport.ClientTLS(mounted, host), clientCert, clientKey),
+	}
+	conn, err := peer.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err = protocolv1.NewWorkerControlClient(conn).StartDrain(ctx, &protocolv1.StartDrainRequest{ExpectedPodUid: "uid-1"})
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("a client of the issuer with the operator's name drains a worker: %v", err)
 	}
 }

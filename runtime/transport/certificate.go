@@ -7,11 +7,15 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
 
 // Certificate serves a key pair from two files and follows their replacement: the files are looked at on every handshake,
@@ -144,12 +148,12 @@ func ServerTLS(c *Certificate) *tls.Config {
 }
 
 // MutualServerTLS asks for a client certificate of the CA in caFile with the given subject common name, for servers whose only
-// caller is the operator. The CA file is read on every handshake.
+// caller is the operator. The CA file, see OperatorCA, is read on every handshake.
 func MutualServerTLS(c *Certificate, caFile, commonName string) *tls.Config {
 	base := ServerTLS(c)
 	base.ClientAuth = tls.RequireAnyClientCert
 	base.VerifyConnection = func(state tls.ConnectionState) error {
-		if err := verify(state, caFile, "", x509.ExtKeyUsageClientAuth); err != nil {
+		if err := verify(state, OperatorCA(caFile), "", x509.ExtKeyUsageClientAuth); err != nil {
 			return err
 		}
 		if got := state.PeerCertificates[0].Subject.CommonName; got != commonName {
@@ -158,6 +162,16 @@ func MutualServerTLS(c *Certificate, caFile, commonName string) *tls.Config {
 		return nil
 	}
 	return base
+}
+
+// OperatorCA is the file that verifies the operator. It is beside caFile: the authorities there may be of an issuer that gives certificates
+// to others too. Where it is not, an older operator wrote the bundle, or there is no operator, and caFile is all there is.
+func OperatorCA(caFile string) string {
+	narrow := filepath.Join(filepath.Dir(caFile), runtimeconfig.OperatorCAKey)
+	if _, err := os.Stat(narrow); errors.Is(err, fs.ErrNotExist) {
+		return caFile
+	}
+	return narrow
 }
 
 // ClientTLS verifies serverName against the CA bundle in caFile, which is read on every handshake.

@@ -442,3 +442,18 @@ func TestRefusalsHaveTheRightStatus(t *testing.T) {
 		t.Errorf("an error that is no refusal became %v", refusal)
 	}
 }
+
+// What verifies the operator is beside the bundle. Without it, on a machine of one's own or with an older operator, the bundle does.
+func TestOperatorCA(t *testing.T) {
+	bundle := filepath.Join(t.TempDir(), "ca.crt")
+	if got := transport.OperatorCA(bundle); got != bundle {
+		t.Errorf("alone: %s", got)
+	}
+	narrow := filepath.Join(filepath.Dir(bundle), "operator-ca.crt")
+	if err := os.WriteFile(narrow, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := transport.OperatorCA(bundle); got != narrow {
+		t.Errorf("beside it: %s", got)
+	}
+}

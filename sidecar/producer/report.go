@@ -70,7 +70,7 @@ func (r *reporter) session(ctx context.Context) error {
 	if address == "" {
 		return nil
 	}
-	peer := transport.Peer{Address: address, TLS: transport.ClientTLS(r.caFile, host), TokenFile: r.token}
+	peer := transport.Peer{Address: address, TLS: transport.ClientTLS(transport.OperatorCA(r.caFile), host), TokenFile: r.token}
 	conn, err := peer.Connect()
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ var clusterScoped = map[string]bool{
 var everything = map[string]any{
 	"metrics":       map[string]any{"serviceMonitor": map[string]any{"enabled": true}},
 	"networkPolicy": map[string]any{"enabled": true, "flows": map[string]any{"enabled": true}},
+	"certificates":  map[string]any{"issuer": map[string]any{"name": "corporate"}},
 }
 
 var releases = map[string]release{

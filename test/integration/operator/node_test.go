@@ -218,7 +218,7 @@ func (n *node) serve(ctx context.Context, pod *corev1.Pod, address string) error
 		return err
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(bundle.Data["ca.crt"]))
+	roots.AppendCertsFromPEM([]byte(bundle.Data[runtimeconfig.OperatorCAKey]))
 	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", address, runtimeconfig.PortTransport))
 	if err != nil {
 		return err

@@ -112,7 +112,7 @@ func (p *producer) session(ctx context.Context) error {
 		return err
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(bundle.Data["ca.crt"]))
+	roots.AppendCertsFromPEM([]byte(bundle.Data[runtimeconfig.OperatorCAKey]))
 	conn, err := grpc.NewClient(reports, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: operatorHost})))
 	if err != nil {
 		return err
