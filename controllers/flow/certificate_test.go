@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -213,5 +215,24 @@ func TestAFlowWaitsForTheIssuer(t *testing.T) {
 	}
 	if len(secret.Data[runtimeconfig.ProducerName("orders")+runtimeconfig.TLSCertSuffix]) > 0 {
 		t.Error("the operator's own authority stepped in")
+	}
+	// A producer that is there is looked after all the same: its document may be what a deletion waits for.
+	document := configMap(flow, "{}")
+	r.Issuer.Keeper.Client = interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if object.GetName() == document.Name {
+				return errors.New("the document is written")
+			}
+			return c.Create(ctx, object, options...)
+		},
+	})
+	for _, tc := range []struct {
+		set  *appsv1.StatefulSet
+		want bool
+	}{{nil, false}, {&appsv1.StatefulSet{}, true}} {
+		_, err := r.apply(t.Context(), &observation{flow: flow, set: tc.set}, plan{objects: []client.Object{document}})
+		if (err != nil) != tc.want {
+			t.Errorf("with a StatefulSet %t: %v", tc.set != nil, err)
+		}
 	}
 }

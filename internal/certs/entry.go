@@ -102,11 +102,13 @@ func (e entry) verified(own *x509.CertPool, hosts []string, now time.Time) (*x50
 	return verified(e.cert, e.key, poolOf(rootsIn(e.authority)), hosts, now)
 }
 
-// outside are the roots of all issuers outside that a Secret depends on.
+// outside are the roots of all issuers outside that a Secret depends on. Most of its entries name the same.
 func outside(data map[string][]byte) (roots []*x509.Certificate) {
+	read := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(data)) {
 		for _, suffix := range []string{suffixAuthority, suffixNextAuthority, suffixFormer} {
-			if strings.HasSuffix(name, suffix) {
+			if text := string(data[name]); strings.HasSuffix(name, suffix) && !read[text] {
+				read[text] = true
 				roots = append(roots, without(rootsIn(data[name]), roots)...)
 			}
 		}

@@ -195,7 +195,7 @@ func answerOf(obj *unstructured.Unstructured) answer {
 	case told:
 		return answer{standing: waiting, message: name + " is not ready: " + message}
 	}
-	return answer{standing: waiting, message: name + " has no answer from cert-manager"}
+	return answer{standing: waiting, message: name + " has no answer from cert-manager, or waits for an approval"}
 }
 
 // hindrance turns the failure of a call into an answer, where the flow or pool can go on without. What ends the reconcile stays an error.
