@@ -29,8 +29,8 @@ func Flags(options *Options, logging *zap.Options) *flag.FlagSet {
 	flags.StringVar(&options.AuthoritySecret, "ca-secret", options.AuthoritySecret, "name of the Secret of the certificate authority")
 	flags.DurationVar(&options.RotationPause, "ca-rotation-pause", options.RotationPause,
 		"how long each step of a rotation of the certificate authority waits for kubelets to bring changes into pods")
-	flags.Func("certificate-issuer", "`<kind>[.<group>]/<name>` of the issuer of cert-manager that gives the certificates of producers and workers, "+
-		"such as ClusterIssuer/workpulling; empty means the operator's own authority", func(text string) (err error) {
+	flags.Func("certificate-issuer", "`issuer` of cert-manager, as kind[.group]/name such as ClusterIssuer/workpulling, that gives the certificates of "+
+		"producers and workers; empty means the operator's own authority", func(text string) (err error) {
 		options.CertificateIssuer, err = certs.ParseIssuerRef(text)
 		return err
 	})
