@@ -90,11 +90,15 @@ func heed(conn *pgconn.PgConn) string {
 
 func settle(ctx context.Context, conn *pgx.Conn) error {
 	var fsync string
-	if err := conn.QueryRow(ctx, `SELECT current_setting('fsync')`, pgx.QueryExecModeExec).Scan(&fsync); err != nil {
+	var standby bool
+	if err := conn.QueryRow(ctx, `SELECT current_setting('fsync'), pg_is_in_recovery()`, pgx.QueryExecModeExec).Scan(&fsync, &standby); err != nil {
 		return err
 	}
 	if fsync != "on" {
 		return ErrNotDurable
+	}
+	if standby {
+		return errStandby
 	}
 	for _, text := range []string{durable, impatient, indexed} {
 		if _, err := conn.PgConn().Exec(ctx, text).ReadAll(); err != nil {

@@ -21,13 +21,11 @@ func (q *Queue) explain(ctx context.Context, err error) error {
 	case queue.Terminal(err):
 		return err
 	}
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch {
-		case contradicts(refused.Code):
-			err = fmt.Errorf("%w: %w", queue.ErrConflict, err)
-		case isFull(refused.Code):
-			err = fmt.Errorf("%w: %w", queue.ErrFull, err)
-		}
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && contradicts(refused.Code) {
+		err = fmt.Errorf("%w: %w", queue.ErrConflict, err)
+	}
+	if code := codeOf(err); code == diskFull || code == readOnly {
+		err = fmt.Errorf("%w: %w", queue.ErrFull, err)
 	}
 	return q.hide.conceal(err)
 }
@@ -44,11 +42,25 @@ func contradicts(code string) bool {
 	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") // a value or a constraint
 }
 
-// isFull tells whether a server's error code says that it writes nothing more for now. It says so before a commit, which ends the transaction.
-func isFull(code string) bool {
-	return code == "53100" || // disk_full
-		code == "25006" // read_only_sql_transaction: a standby, or what providers set when the disk is full
+// What the server says of a transaction that does not happen. It says so before a commit.
+const (
+	moved     = "22012" // of the division by zero in statements.turn: it rests on what is not so
+	duplicate = "23505" // an id that was taken for new
+	diskFull  = "53100"
+	readOnly  = "25006" // by a setting, such as providers choose when the disk is full
+)
+
+// codeOf is the code of a server's error. What ends its process is none: a server that finds no room for its write-ahead log panics with the
+// code of a full disk, and may have the commit in it by then.
+func codeOf(err error) string {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.SeverityUnlocalized == "ERROR" {
+		return refused.Code
+	}
+	return ""
 }
+
+// errStandby says the same of a server that has to be promoted first. It would also answer reads, with what it has heard so far.
+var errStandby = fmt.Errorf("%w: the server is a standby", queue.ErrFull)
 
 // concealer keeps the connection string out of errors.
 type concealer struct{ password string }

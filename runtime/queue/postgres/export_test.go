@@ -13,6 +13,9 @@ import (
 // Contradicts tells whether a server's error code is a conflict.
 var Contradicts = contradicts
 
+// Place gives an error its place in the contract.
+func Place(ctx context.Context, q *Queue, err error) error { return q.explain(ctx, err) }
+
 // JobPath are the statements that every job passes through, by name, with arguments of the right types.
 func JobPath(q *Queue) map[string]Statement {
 	seqs, set, ids := []int64{1, 2, 3}, ranges{{1, 3}}, [][]byte{[]byte("a"), []byte("b")}

@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/workpulling/workpulling/runtime/queue/internal/lane"
@@ -102,10 +100,12 @@ func (q *Queue) remembering(ctx context.Context, conn *pgxpool.Conn, group []*op
 		q.remembered++
 		return errs, nil, true
 	}
-	if code := codeOf(err); code != moved && code != duplicate {
-		return nil, err, true
-	} else if code == duplicate {
+	switch codeOf(err) {
+	case moved:
+	case duplicate, diskFull: // an id that was taken for new may be a known one, which needs no room
 		q.wary = wariness
+	default:
+		return nil, err, true
 	}
 	if _, err := conn.Exec(ctx, "ROLLBACK"); err != nil {
 		return nil, err, true
@@ -118,17 +118,4 @@ func sizeOfGroup(group []*operation) (n int) {
 		n += len(op.Deed.ids) + len(op.Deed.refs)
 	}
 	return n
-}
-
-// What the server says where a transaction rests on what is not so.
-const (
-	moved     = "22012" // of the division by zero in statements.turn
-	duplicate = "23505" // an id that was taken for new
-)
-
-func codeOf(err error) string {
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return refused.Code
-	}
-	return ""
 }

@@ -72,6 +72,10 @@ func sweep() {
 	for _, dir := range dirs {
 		text, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), prefix), "-")
 		if pid, err := strconv.Atoi(text); err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			volumes, _ := filepath.Glob(filepath.Join(dir, volumePrefix+"*"))
+			for _, volume := range volumes {
+				_ = unmount(volume)
+			}
 			_ = os.RemoveAll(dir)
 		}
 	}

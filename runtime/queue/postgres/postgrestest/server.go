@@ -39,6 +39,7 @@ type Server struct {
 	settings []string
 	user     *syscall.Credential // nil: that of this process
 	process  *process
+	volumes  []string // mounted below Dir
 	mu       sync.Mutex
 	count    int
 }
@@ -61,12 +62,17 @@ func Start(t testing.TB, settings ...string) *Server {
 func start(t testing.TB, settings []string) (*Server, error) {
 	found, err := findPrograms()
 	if err != nil {
-		if os.Getenv("CI") != "" || os.Getenv("WORKPULLING_REQUIRE_POSTGRES") != "" {
+		if required() {
 			t.Fatalf("this test needs PostgreSQL: %v", err)
 		}
 		t.Skipf("skipped, because it needs PostgreSQL: %v", err)
 	}
 	return establish(found, settings)
+}
+
+// required tells whether tests have to run rather than be skipped.
+func required() bool {
+	return os.Getenv("CI") != "" || os.Getenv("WORKPULLING_REQUIRE_POSTGRES") != ""
 }
 
 // Establish starts a server for a program that is no test. Remove ends it.
@@ -88,7 +94,7 @@ func establish(found programs, settings []string) (*Server, error) {
 		return nil, err
 	}
 	sweep()
-	dir, err := os.MkdirTemp("/tmp", prefix+strconv.Itoa(os.Getpid())+"-")
+	dir, err := makeDir()
 	if err != nil {
 		return nil, err
 	}
@@ -100,11 +106,11 @@ func establish(found programs, settings []string) (*Server, error) {
 	return s, nil
 }
 
+func makeDir() (string, error) { return os.MkdirTemp("/tmp", prefix+strconv.Itoa(os.Getpid())+"-") }
+
 func (s *Server) initialise() error {
-	if s.user != nil {
-		if err := os.Chown(s.Dir, int(s.user.Uid), int(s.user.Gid)); err != nil {
-			return err
-		}
+	if err := s.own(s.Dir); err != nil {
+		return err
 	}
 	password := filepath.Join(s.Dir, "password")
 	if err := os.WriteFile(password, []byte(Password+"\n"), 0o644); err != nil { //nolint:gosec // read by the server's user; it guards nothing
@@ -287,6 +293,9 @@ func (s *Server) signalAll(signal syscall.Signal) error {
 
 func (s *Server) remove() error {
 	err := s.stop(syscall.SIGINT)
+	for _, dir := range s.volumes {
+		err = errors.Join(err, unmount(dir))
+	}
 	if removal := os.RemoveAll(s.Dir); err == nil {
 		err = removal
 	}
