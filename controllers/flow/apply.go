@@ -126,9 +126,12 @@ func (r *Reconciler) rememberVolume(ctx context.Context, flow *v1alpha1.WorkPull
 }
 
 // witness is what an Event about the end of the flow is about. A namespace that is being deleted takes no Events any more; those about the
-// namespace itself are kept in the namespace default.
+// namespace itself are kept in the namespace default, where a Confined operator makes none: there is no witness then.
 func (o *observation) witness() runtime.Object {
-	if o.namespace != nil && o.namespace.DeletionTimestamp != nil {
+	if o.namespace == nil {
+		return nil
+	}
+	if o.namespace.DeletionTimestamp != nil {
 		return o.namespace
 	}
 	return o.flow
@@ -136,9 +139,11 @@ func (o *observation) witness() runtime.Object {
 
 // release removes what no owner reference removes, and lets the flow go.
 func (r *Reconciler) release(ctx context.Context, o *observation, why string) error {
-	binding := clusterRoleBinding(o.flow, r.Settings.TokenReviewerClusterRole)
-	if err := client.IgnoreNotFound(r.Client.Delete(ctx, binding)); err != nil {
-		return fmt.Errorf("deleting the ClusterRoleBinding: %w", err)
+	if !r.Settings.Confined {
+		binding := clusterRoleBinding(o.flow, r.Settings.TokenReviewerClusterRole)
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, binding)); err != nil {
+			return fmt.Errorf("deleting the ClusterRoleBinding: %w", err)
+		}
 	}
 	if o.namespace != nil && o.namespace.DeletionTimestamp == nil {
 		if err := r.Issuer.Forget(ctx, o.flow.Namespace, runtimeconfig.ProducerName(o.flow.Name)); err != nil {
@@ -149,9 +154,9 @@ func (r *Reconciler) release(ctx context.Context, o *observation, why string) er
 	if err != nil {
 		return err
 	}
-	if released {
+	if witness := o.witness(); released && witness != nil {
 		// The flow is named as the related object too: Events about one namespace that differ in their text alone are taken for repeats.
-		r.Recorder.Eventf(o.witness(), o.flow, corev1.EventTypeNormal, "Released", "Deleting", "Released WorkPullingFlow %s: %s", o.flow.Name, why)
+		r.Recorder.Eventf(witness, o.flow, corev1.EventTypeNormal, "Released", "Deleting", "Released WorkPullingFlow %s: %s", o.flow.Name, why)
 	}
 	if o.set != nil {
 		r.verified.forget(o.set.UID)

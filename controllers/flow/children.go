@@ -29,6 +29,8 @@ type Settings struct {
 	OperatorAddress, OperatorHost string
 	// TokenReviewerClusterRole is the ClusterRole that lets a producer have tokens reviewed.
 	TokenReviewerClusterRole string
+	// Confined says that the operator has rights in namespaces alone: it looks at no node, class or namespace, and binds no ClusterRole.
+	Confined bool
 	// Network says who may open connections to the producers.
 	Network networkpolicy.Settings
 }
@@ -36,8 +38,10 @@ type Settings struct {
 // objects are the children of a flow besides the StatefulSet, in the order in which they are needed.
 func objects(flow *v1alpha1.WorkPullingFlow, config string, settings Settings) []client.Object {
 	list := []client.Object{
-		configMap(flow, config), role(flow), roleBinding(flow), clusterRoleBinding(flow, settings.TokenReviewerClusterRole),
-		producerService(flow), intakeService(flow),
+		configMap(flow, config), role(flow), roleBinding(flow), producerService(flow), intakeService(flow),
+	}
+	if !settings.Confined {
+		list = append(list, clusterRoleBinding(flow, settings.TokenReviewerClusterRole))
 	}
 	if flow.Spec.Queue.IsShared() {
 		list = append(list, lease(flow), disruptionBudget(flow))

@@ -19,6 +19,7 @@ import (
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/controllers/podbuilder"
 	"github.com/workpulling/workpulling/controllers/pool"
+	"github.com/workpulling/workpulling/internal/children"
 	"github.com/workpulling/workpulling/internal/flowstats"
 	"github.com/workpulling/workpulling/internal/podhealth"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
@@ -27,7 +28,9 @@ import (
 
 // observation is the world around one flow. A nil member is absent in the cluster.
 type observation struct {
-	flow      *v1alpha1.WorkPullingFlow
+	flow *v1alpha1.WorkPullingFlow
+	// namespace is looked at for a deleted flow alone. A Confined operator may not read it: it is nil then where it is being deleted, and
+	// empty otherwise.
 	namespace *metav1.PartialObjectMetadata
 	set       *appsv1.StatefulSet
 	// pods are those of the StatefulSet, by name. pod is the one that has the queue, or else one that could tell why none has it.
@@ -59,9 +62,7 @@ func (r *Reconciler) observe(ctx context.Context, flow *v1alpha1.WorkPullingFlow
 		return nil, err
 	}
 	if flow.DeletionTimestamp != nil {
-		meta := &metav1.PartialObjectMetadata{}
-		meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		if o.namespace, err = get(ctx, r.Client, types.NamespacedName{Name: flow.Namespace}, meta); err != nil {
+		if o.namespace, err = r.namespaceOf(ctx, flow); err != nil {
 			return nil, err
 		}
 	}
@@ -75,6 +76,19 @@ func (r *Reconciler) observe(ctx context.Context, flow *v1alpha1.WorkPullingFlow
 		return nil, err
 	}
 	return o, r.observeTrouble(ctx, o)
+}
+
+func (r *Reconciler) namespaceOf(ctx context.Context, flow *v1alpha1.WorkPullingFlow) (*metav1.PartialObjectMetadata, error) {
+	meta := &metav1.PartialObjectMetadata{}
+	if r.Settings.Confined {
+		terminating, err := children.Terminating(ctx, r.Direct, flow.Namespace)
+		if terminating || err != nil {
+			return nil, err
+		}
+		return meta, nil
+	}
+	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return get(ctx, r.Client, types.NamespacedName{Name: flow.Namespace}, meta)
 }
 
 // observePods lists the pods of the producer.
@@ -151,7 +165,7 @@ func (r *Reconciler) observeVolume(ctx context.Context, o *observation) error {
 			return err
 		}
 	}
-	if o.claim != nil && o.claim.Status.Phase == corev1.ClaimBound {
+	if o.claim != nil && o.claim.Status.Phase == corev1.ClaimBound || r.Settings.Confined {
 		return nil
 	}
 	var classes storagev1.StorageClassList
@@ -181,12 +195,12 @@ func (r *Reconciler) observeTrouble(ctx context.Context, o *observation) error {
 		}
 		return nil
 	}
-	if o.flow.Spec.Queue.IsShared() {
+	if o.flow.Spec.Queue.IsShared() && !r.Settings.Confined {
 		if err := r.observeLost(ctx, o); err != nil {
 			return err
 		}
 	}
-	if podhealth.IsReady(o.pod) || o.pod.Spec.NodeName == "" {
+	if podhealth.IsReady(o.pod) || o.pod.Spec.NodeName == "" || r.Settings.Confined {
 		return nil
 	}
 	node, err := get(ctx, r.Live, types.NamespacedName{Name: o.pod.Spec.NodeName}, &corev1.Node{})

@@ -33,7 +33,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 	shared := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return o.GetName() == runtimeconfig.TLSSecretName || o.GetName() == runtimeconfig.CAConfigMapName
 	}))
-	err := ctrl.NewControllerManagedBy(mgr).
+	made := ctrl.NewControllerManagedBy(mgr).
 		Named("workpullingflow").
 		For(&v1alpha1.WorkPullingFlow{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&appsv1.StatefulSet{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
@@ -43,14 +43,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 		Owns(&corev1.ConfigMap{}).Owns(&corev1.Service{}).Owns(&corev1.ServiceAccount{}).Owns(&rbacv1.Role{}).Owns(&rbacv1.RoleBinding{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(flowOfProducer)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(flowOfProducer)).
-		Watches(&rbacv1.ClusterRoleBinding{}, handler.EnqueueRequestsFromMapFunc(flowOfBinding)).
 		Watches(&v1alpha1.WorkerPool{}, handler.EnqueueRequestsFromMapFunc(flowsOfPool), generation).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.flowsOfNamespace), shared).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.flowsOfNamespace), shared).
 		WatchesRawSource(source.Channel(reports, &handler.EnqueueRequestForObject{})).
-		WithOptions(options).
-		Complete(r)
-	if err != nil {
+		WithOptions(options)
+	if !r.Settings.Confined {
+		made = made.Watches(&rbacv1.ClusterRoleBinding{}, handler.EnqueueRequestsFromMapFunc(flowOfBinding))
+	}
+	if err := made.Complete(r); err != nil {
 		return fmt.Errorf("setting up the controller of flows: %w", err)
 	}
 	return nil

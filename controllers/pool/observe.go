@@ -19,6 +19,7 @@ import (
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 	"github.com/workpulling/workpulling/controllers/podbuilder"
+	"github.com/workpulling/workpulling/internal/children"
 	"github.com/workpulling/workpulling/internal/podhealth"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 	"github.com/workpulling/workpulling/internal/workercontrol"
@@ -33,8 +34,10 @@ type observation struct {
 	pool        *v1alpha1.WorkerPool
 	sources     []pullSource // by name
 	namespaceOf *metav1.PartialObjectMetadata
-	autoscalers []autoscalingv2.HorizontalPodAutoscaler
-	snapshot    Snapshot
+	// namespaceGoes says that the pool is deleted, and its namespace too.
+	namespaceGoes bool
+	autoscalers   []autoscalingv2.HorizontalPodAutoscaler
+	snapshot      Snapshot
 	// unable is why nothing can be done for the pool now, its running workers aside.
 	unable podhealth.Problem
 	// certificateTrouble is what a person has to look at before the certificate ends.
@@ -53,10 +56,8 @@ func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.WorkerPool, kno
 	}
 	o.autoscalers = autoscalers
 	if pool.DeletionTimestamp != nil {
-		o.namespaceOf = &metav1.PartialObjectMetadata{}
-		o.namespaceOf.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		if err := r.Client.Get(ctx, types.NamespacedName{Name: pool.Namespace}, o.namespaceOf); err != nil {
-			return nil, fmt.Errorf("reading the namespace: %w", err)
+		if err := r.observeNamespace(ctx, o); err != nil {
+			return nil, err
 		}
 	}
 	pods, err := r.podsOf(ctx, pool, known)
@@ -74,6 +75,21 @@ func (r *Reconciler) observe(ctx context.Context, pool *v1alpha1.WorkerPool, kno
 	r.ask(ctx, o, !known.trusted)
 	known.trusted = true
 	return o, nil
+}
+
+// observeNamespace finds out whether the namespace of a deleted pool is being deleted too.
+func (r *Reconciler) observeNamespace(ctx context.Context, o *observation) (err error) {
+	if r.Confined {
+		o.namespaceGoes, err = children.Terminating(ctx, r.Direct, o.pool.Namespace)
+		return err
+	}
+	o.namespaceOf = &metav1.PartialObjectMetadata{}
+	o.namespaceOf.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: o.pool.Namespace}, o.namespaceOf); err != nil {
+		return fmt.Errorf("reading the namespace: %w", err)
+	}
+	o.namespaceGoes = o.namespaceOf.DeletionTimestamp != nil
+	return nil
 }
 
 // podsOf lists the pods that the pool controls, whatever their labels say now.

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
@@ -66,9 +65,11 @@ type Control interface {
 
 // Reconciler reconciles WorkerPools.
 type Reconciler struct {
-	// Client reads from the cache and waits there for its own writes; Live reads from the API server.
+	// Client reads from the cache and waits there for its own writes; Live reads from the API server; Direct has no cache at all, for
+	// requests that store nothing.
 	Client   client.Client
 	Live     client.Reader
+	Direct   client.Client
 	Recorder events.EventRecorder
 	Issuer   *certs.Issuer
 	Control  Control
@@ -79,6 +80,8 @@ type Reconciler struct {
 	BackOff *flowcontrol.Backoff
 	// Image is the runtime's.
 	Image string
+	// Confined says that the operator has rights in namespaces alone, and so may not look at the namespaces themselves.
+	Confined bool
 	// Network says who may open connections to the workers.
 	Network networkpolicy.Settings
 	// NewName makes the name of a new worker.
@@ -111,8 +114,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if pool.DeletionTimestamp != nil && o.namespaceOf.DeletionTimestamp != nil {
-		return r.release(ctx, &pool, o.namespaceOf)
+	if o.namespaceGoes {
+		return r.release(ctx, o)
 	}
 	certificate, err := r.ensureSurroundings(ctx, o)
 	switch {
@@ -127,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	out, applyErr := r.apply(ctx, &pool, plan, known)
 	if applyErr == nil && pool.DeletionTimestamp != nil && len(o.snapshot.Workers) == 0 {
-		return r.release(ctx, &pool, nil)
+		return r.release(ctx, o)
 	}
 	if applyErr == nil {
 		applyErr = r.sweepConfigs(ctx, o)
@@ -234,9 +237,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observation, out *outco
 }
 
 // release lets a deleted pool go: because its workers are gone, or because the namespace goes, whose pods stop on their own. The Event of
-// the latter is about the namespace, since inside it none can be made any more.
-func (r *Reconciler) release(ctx context.Context, pool *v1alpha1.WorkerPool, terminating runtime.Object) (ctrl.Result, error) {
-	if terminating == nil {
+// the latter is about the namespace, since inside it none can be made any more; a Confined operator makes none.
+func (r *Reconciler) release(ctx context.Context, o *observation) (ctrl.Result, error) {
+	pool := o.pool
+	if !o.namespaceGoes {
 		if err := r.Issuer.Forget(ctx, pool.Namespace, runtimeconfig.WorkerName(pool.Name)); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -245,9 +249,9 @@ func (r *Reconciler) release(ctx context.Context, pool *v1alpha1.WorkerPool, ter
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if released && terminating != nil {
+	if released && o.namespaceGoes && o.namespaceOf != nil {
 		// The pool is named as the related object too: Events about one namespace that differ in their text alone are taken for repeats.
-		r.Recorder.Eventf(terminating, pool, corev1.EventTypeNormal, "Released", "Deleting", "Released WorkerPool %s without waiting for its workers", pool.Name)
+		r.Recorder.Eventf(o.namespaceOf, pool, corev1.EventTypeNormal, "Released", "Deleting", "Released WorkerPool %s without waiting for its workers", pool.Name)
 	}
 	r.memory.forget(pool.UID)
 	r.BackOff.DeleteEntry(string(pool.UID))

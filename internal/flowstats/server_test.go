@@ -110,7 +110,7 @@ func TestReport(t *testing.T) {
 			registry := NewRegistry(clock.RealClock{}, time.Second)
 			server := &Server{
 				TLS: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13}, Registry: registry, Log: logr.Discard(),
-				Identify: TokenIdentity(reviewing(t, tc.answer, tc.pod)),
+				Identify: reviewedIdentity(reviewing(t, tc.answer, tc.pod)),
 			}
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
@@ -148,6 +148,10 @@ func TestReport(t *testing.T) {
 			}
 		})
 	}
+}
+
+func reviewedIdentity(c client.Client) func(context.Context) (Producer, error) {
+	return TokenIdentity(c, ByReview(c))
 }
 
 func orphan(pod *corev1.Pod) *corev1.Pod {

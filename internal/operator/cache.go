@@ -21,7 +21,7 @@ import (
 )
 
 // cacheOptions limit the cache to what is ours.
-func cacheOptions(namespaces []string) (cache.Options, error) {
+func cacheOptions(namespaces []string, confined bool) (cache.Options, error) {
 	withRole, err := labels.NewRequirement(v1alpha1.LabelRole, selection.Exists, nil)
 	if err != nil {
 		return cache.Options{}, fmt.Errorf("selecting our pods: %w", err)
@@ -46,8 +46,10 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 			&networkingv1.NetworkPolicy{}:   ours,
 			&rbacv1.Role{}:                  ours,
 			&rbacv1.RoleBinding{}:           ours,
-			&rbacv1.ClusterRoleBinding{}:    ours,
 		},
+	}
+	if !confined {
+		options.ByObject[&rbacv1.ClusterRoleBinding{}] = ours
 	}
 	if len(namespaces) > 0 {
 		options.DefaultNamespaces = map[string]cache.Config{}

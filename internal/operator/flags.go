@@ -38,6 +38,8 @@ func Flags(options *Options, logging *zap.Options) *flag.FlagSet {
 		options.WatchNamespaces = namespaces(list)
 		return nil
 	})
+	flags.BoolVar(&options.Confined, "confined", options.Confined,
+		"use no right on the whole cluster; needs --watch-namespaces, and metrics on the loopback address or none")
 	flags.BoolVar(&options.LeaderElection, "leader-elect", options.LeaderElection, "elect a leader among the replicas")
 	flags.StringVar(&options.LeaderElectionID, "leader-election-id", options.LeaderElectionID, "name of the leader's Lease")
 	flags.IntVar(&options.Concurrency, "concurrency", options.Concurrency, "flows, and pools, that are reconciled at a time")

@@ -33,6 +33,7 @@ func TestFlags(t *testing.T) {
 		"an issuer": {[]string{"--certificate-issuer=ClusterIssuer/corporate"}, func(o *Options) {
 			o.CertificateIssuer = certs.IssuerRef{Group: "cert-manager.io", Kind: "ClusterIssuer", Name: "corporate"}
 		}},
+		"confined":           {[]string{"--confined", "--watch-namespaces=shop"}, func(o *Options) { o.Confined, o.WatchNamespaces = true, []string{"shop"} }},
 		"of other libraries": {[]string{"--zap-log-level=debug", "--kubeconfig="}, func(*Options) {}},
 	}
 	for name, tc := range cases {

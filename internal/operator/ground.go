@@ -3,17 +3,23 @@ package operator
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
+	"github.com/workpulling/workpulling/internal/flowstats"
+	"github.com/workpulling/workpulling/internal/runtimeconfig"
+	"github.com/workpulling/workpulling/runtime/fencing"
 )
 
 // Requests a second to the API server. Its own priority and fairness is the real limit.
@@ -45,7 +51,7 @@ func newGround(config *rest.Config, options Options) (g ground, err error) {
 	if g.scheme, err = Scheme(); err != nil {
 		return g, err
 	}
-	if g.caching, err = cacheOptions(options.WatchNamespaces); err != nil {
+	if g.caching, err = cacheOptions(options.WatchNamespaces, options.Confined); err != nil {
 		return g, err
 	}
 	transport, err := rest.HTTPClientFor(g.config)
@@ -71,4 +77,16 @@ func (g ground) lookUp() error {
 		}
 	}
 	return nil
+}
+
+// judge says who reports: by review, or by the keys of the cluster where tokens cannot be reviewed.
+func (g ground) judge(direct client.Client, options Options, log logr.Logger) (flowstats.Judge, error) {
+	if !options.Confined {
+		return flowstats.ByReview(direct), nil
+	}
+	verifier, err := fencing.NewVerifier(g.config, runtimeconfig.TokenAudience, clock.RealClock{}, rand.Float64, log.WithName("reports"))
+	if err != nil {
+		return nil, fmt.Errorf("preparing to verify tokens: %w", err)
+	}
+	return flowstats.Within(options.WatchNamespaces, verifier.Verify), nil
 }

@@ -100,7 +100,7 @@ func New(ctx context.Context, config *rest.Config, options Options, parts Parts,
 	if err := o.addReconcilers(ctx, direct, options, parts); err != nil {
 		return nil, err
 	}
-	if err := o.addServers(direct, options, parts, log); err != nil {
+	if err := o.addServers(g, direct, options, parts, log); err != nil {
 		return nil, err
 	}
 	return o, nil
@@ -144,12 +144,17 @@ func newManager(g ground, options Options, authority *certs.Authority, log logr.
 	return manager, nil
 }
 
-// metricsOptions say that metrics are for those who prove to the API server who they are, and may get the path.
+// metricsOptions say that metrics are for those who prove to the API server who they are, and may get the path; or, where it cannot be asked,
+// for those who get into the pod.
 func metricsOptions(options Options, authority *certs.Authority) metricsserver.Options {
-	return metricsserver.Options{
-		BindAddress: options.MetricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
+	served := metricsserver.Options{
+		BindAddress: options.MetricsAddress, SecureServing: true,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { serveAs(c, authority, options.metricsHost()) }},
 	}
+	if !options.Confined {
+		served.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return served
 }
 
 // serveAs makes a server present a certificate of the authority for host.
@@ -189,7 +194,7 @@ func (o *Operator) addReconcilers(ctx context.Context, direct client.Client, opt
 		SkipNameValidation: ptr.To(true),
 	}
 	pools := &pool.Reconciler{
-		Client: manager.GetClient(), Live: manager.GetAPIReader(), Recorder: recorder, Issuer: issuer,
+		Client: manager.GetClient(), Live: manager.GetAPIReader(), Direct: direct, Recorder: recorder, Issuer: issuer, Confined: options.Confined,
 		Control: parts.Control(issuer), Stats: o.Registry, Metrics: measured, Clock: clock.RealClock{},
 		BackOff: flowcontrol.NewBackOff(createBackOff, createBackOffMax), Image: options.RuntimeImage, Network: options.network(),
 		NewName: func(pool string) string { return pool + "-" + rand.String(5) },
@@ -202,7 +207,7 @@ func (o *Operator) addReconcilers(ctx context.Context, direct client.Client, opt
 		Stats: o.Registry, Metrics: measured, Clock: clock.RealClock{},
 		Settings: flow.Settings{
 			Image: options.RuntimeImage, OperatorAddress: options.Address, OperatorHost: host,
-			TokenReviewerClusterRole: options.TokenReviewerClusterRole, Network: options.network(),
+			TokenReviewerClusterRole: options.TokenReviewerClusterRole, Confined: options.Confined, Network: options.network(),
 		},
 	}
 	return flows.SetupWithManager(manager, control, o.reports())
@@ -222,7 +227,7 @@ func (o *Operator) reports() <-chan event.GenericEvent {
 	return channel
 }
 
-func (o *Operator) addServers(direct client.Client, options Options, parts Parts, log logr.Logger) error {
+func (o *Operator) addServers(g ground, direct client.Client, options Options, parts Parts, log logr.Logger) error {
 	if err := o.manager.Add(o.Authority); err != nil {
 		return fmt.Errorf("adding the certificate authority: %w", err)
 	}
@@ -237,13 +242,17 @@ func (o *Operator) addServers(direct client.Client, options Options, parts Parts
 	if err != nil || host == "" {
 		return err
 	}
+	judge, err := g.judge(direct, options, log)
+	if err != nil {
+		return err
+	}
 	serving := &tls.Config{}
 	serveAs(serving, o.Authority, host)
 	// HTTP/2 is what gRPC speaks; without the name the handshake is refused.
 	serving.NextProtos = []string{"h2"}
 	server := &flowstats.Server{
 		Address: options.ReportsAddress, TLS: serving, Registry: o.Registry, Log: log.WithName("reports"),
-		Identify: flowstats.TokenIdentity(direct),
+		Identify: flowstats.TokenIdentity(direct, judge),
 	}
 	metrics.RegisterRefusedReports(parts.Metrics, server.Refused.Counts)
 	if err := o.manager.Add(server); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/workpulling/workpulling/controllers/networkpolicy"
@@ -49,6 +50,9 @@ type Options struct {
 	CertificateIssuer certs.IssuerRef
 	// WatchNamespaces restricts the operator to some namespaces; empty means all.
 	WatchNamespaces []string
+	// Confined says that the operator does without any right on the whole cluster. It needs Roles in WatchNamespaces and in its own
+	// namespace alone, verifies reports by the keys of the cluster, and serves metrics to its own pod alone.
+	Confined bool
 	// LeaderElection is on in every installation; LeaderElectionID names the Lease ("workpulling-operator").
 	LeaderElection   bool
 	LeaderElectionID string
@@ -114,6 +118,7 @@ func (o Options) validate() error {
 	if o.RotationPause < leastPause {
 		errs = append(errs, fmt.Errorf("--ca-rotation-pause %s: at least %s is needed, or pods meet certificates that they cannot trust yet", o.RotationPause, leastPause))
 	}
+	errs = append(errs, o.validateConfined())
 	if o.NetworkPolicies && len(o.Pods) == 0 {
 		errs = append(errs, errors.New("--operator-pod-labels is empty: that would let every pod of the operator's namespace drain workers"))
 	}
@@ -121,4 +126,33 @@ func (o Options) validate() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// validateConfined refuses what cannot be done without rights on the whole cluster.
+func (o Options) validateConfined() error {
+	if !o.Confined {
+		return nil
+	}
+	var errs []error
+	if len(o.WatchNamespaces) == 0 {
+		errs = append(errs, errors.New("--confined needs --watch-namespaces: to watch all of them is a right on the whole cluster"))
+	}
+	if !o.metricsStayInside() {
+		errs = append(errs, fmt.Errorf("--metrics-bind-address %q: with --confined nobody can be asked who scrapes; use 127.0.0.1:8443, or 0",
+			o.MetricsAddress))
+	}
+	return errors.Join(errs...)
+}
+
+// metricsStayInside says whether only the pod itself can reach the metrics.
+func (o Options) metricsStayInside() bool {
+	if o.MetricsAddress == "0" {
+		return true
+	}
+	host, _, err := net.SplitHostPort(o.MetricsAddress)
+	if err != nil {
+		return false
+	}
+	address, err := netip.ParseAddr(host)
+	return err == nil && address.IsLoopback()
 }

@@ -18,16 +18,28 @@ func TestValidate(t *testing.T) {
 	if got, want := good.metricsHost(), "workpulling-operator-metrics.workpulling-system.svc"; got != want {
 		t.Errorf("the metrics are served as %q, want %q", got, want)
 	}
+	for _, address := range []string{"0", "127.0.0.1:8443", "[::1]:8443"} {
+		confined := good
+		confined.Confined, confined.WatchNamespaces, confined.MetricsAddress = true, []string{"shop"}, address
+		if err := confined.validate(); err != nil {
+			t.Errorf("confined, metrics at %s: %v", address, err)
+		}
+	}
 	cases := map[string]struct {
 		change func(*Options)
 		want   string
 	}{
-		"no namespace": {func(o *Options) { o.Namespace = "" }, "--namespace"},
-		"no image":     {func(o *Options) { o.RuntimeImage = "" }, "--runtime-image"},
-		"no port":      {func(o *Options) { o.Address = "operator" }, "--operator-address"},
-		"no pause":     {func(o *Options) { o.RotationPause = time.Minute }, "--ca-rotation-pause"},
-		"no workers":   {func(o *Options) { o.Concurrency = 0 }, "--concurrency"},
-		"any pod":      {func(o *Options) { o.NetworkPolicies, o.Pods = true, nil }, "--operator-pod-labels"},
+		"no namespace":        {func(o *Options) { o.Namespace = "" }, "--namespace"},
+		"no image":            {func(o *Options) { o.RuntimeImage = "" }, "--runtime-image"},
+		"no port":             {func(o *Options) { o.Address = "operator" }, "--operator-address"},
+		"no pause":            {func(o *Options) { o.RotationPause = time.Minute }, "--ca-rotation-pause"},
+		"no workers":          {func(o *Options) { o.Concurrency = 0 }, "--concurrency"},
+		"confined to nothing": {func(o *Options) { o.Confined, o.MetricsAddress = true, "127.0.0.1:8443" }, "--watch-namespaces"},
+		"open metrics":        {func(o *Options) { o.Confined, o.WatchNamespaces = true, []string{"shop"} }, "--metrics-bind-address"},
+		"nameless metrics": {func(o *Options) {
+			o.Confined, o.WatchNamespaces, o.MetricsAddress = true, []string{"shop"}, "localhost.example:8443"
+		}, "--metrics-bind-address"},
+		"any pod": {func(o *Options) { o.NetworkPolicies, o.Pods = true, nil }, "--operator-pod-labels"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

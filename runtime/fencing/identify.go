@@ -49,7 +49,7 @@ func (g *Guard) offline(ctx context.Context, r *reviewer, token string) (identit
 	who, expires, found := g.judge(token, state)
 	if found == tokenUnknownKey && g.ourIssuer(token, state) {
 		if err := g.keys.refreshForKey(ctx); err != nil && g.keys.look().serial == state.serial {
-			return identity{}, g.undecidedKey(err)
+			return identity{}, g.keys.undecided(err)
 		}
 		state = g.keys.look()
 		who, expires, found = g.judge(token, state)
@@ -141,16 +141,6 @@ func (g *Guard) stopped(ctx context.Context, state ringState, expires time.Time)
 func isUndecided(err error) bool {
 	refusal, ok := errors.AsType[*transport.Refusal](err)
 	return ok && refusal.Code == protocol.RefusedUnavailable
-}
-
-// undecidedKey says when a token with a key that is not known can be judged.
-func (g *Guard) undecidedKey(err error) *transport.Refusal {
-	if errors.Is(err, errTooSoon) {
-		refusal := undecided("the token names a signing key that is not known yet; the key set of the cluster is read again soon")
-		refusal.RetryAfter = max(retrySoon, g.keys.untilAllowed())
-		return refusal
-	}
-	return undecided("the token names a signing key that is not known, and the key set cannot be read: " + shortCause(err))
 }
 
 // refusalOf says why a token is refused (B-082).

@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/workpulling/workpulling/runtime/transport"
 )
 
 // Pace of the questions for the key set, and how far its answers reach.
@@ -145,6 +147,16 @@ func (k *keyring) refreshForKey(ctx context.Context) error {
 	})
 }
 
+// undecided says when a token with a key that is not known can be judged.
+func (k *keyring) undecided(err error) *transport.Refusal {
+	if errors.Is(err, errTooSoon) {
+		refusal := undecided("the token names a signing key that is not known yet; the key set of the cluster is read again soon")
+		refusal.RetryAfter = max(retrySoon, k.untilAllowed())
+		return refusal
+	}
+	return undecided("the token names a signing key that is not known, and the key set cannot be read: " + shortCause(err))
+}
+
 // untilAllowed is how long a token with an unknown key has to wait before it may cause a question; 0 for not at all.
 func (k *keyring) untilAllowed() time.Duration {
 	k.mu.Lock()
@@ -237,7 +249,7 @@ func (k *keyring) failed(err error) error {
 	now := k.state
 	k.mu.Unlock()
 	if now.denied && !before.denied {
-		k.log.Info("The API server does not give its key set away: tokens are verified by TokenReview", "cause", err.Error())
+		k.log.Info("The API server does not give its key set away: no token can be verified with it", "cause", err.Error())
 	} else if before.trouble == nil && before.set != nil && !now.denied {
 		k.log.Info("The key set of the cluster cannot be read; the one that is known goes on counting", "cause", shortCause(err), "for", keysTrusted.String())
 	}

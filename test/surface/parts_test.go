@@ -175,7 +175,7 @@ func (w *world) startCollector() {
 	w.at[operatorReports] = socket.Addr().String()
 	server := &flowstats.Server{
 		TLS: serving, Registry: flowstats.NewRegistry(clock.RealClock{}, time.Second), Log: logr.Discard(),
-		Identify: flowstats.TokenIdentity(w.cluster.client(w.t)),
+		Identify: flowstats.TokenIdentity(w.cluster.client(w.t), flowstats.ByReview(w.cluster.client(w.t))),
 	}
 	w.run(func(ctx context.Context) error { return server.Serve(ctx, socket) })
 }
