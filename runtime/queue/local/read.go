@@ -41,7 +41,7 @@ func (q *Queue) ListDeadLetters(ctx context.Context, after int64, limit int) ([]
 		return nil, ctx.Err()
 	}
 	return look(ctx, q, func(v *view) (letters []queue.DeadLetter, err error) {
-		err = v.scan(dead, v.changed(), after, func(e ledger.Entry) (bool, error) {
+		err = v.scan(dead, v.changedFor(dead), after, func(e ledger.Entry) (bool, error) {
 			letters = append(letters, e.DeadLetter())
 			return len(letters) < limit, nil
 		})

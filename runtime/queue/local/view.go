@@ -2,7 +2,6 @@ package local
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 
@@ -88,14 +87,25 @@ func (v *view) job(seq int64) (job []byte, elsewhere bool) {
 }
 
 // changed are copies of the rows of all layers, the newest of each sequence, ascending.
-func (v *view) changed() []row {
-	newest := layer{rows: map[int64]*row{}}
-	for _, l := range slices.Backward(v.layers) {
-		maps.Copy(newest.rows, l.rows)
+func (v *view) changed() []row { return v.pick(func(*row) bool { return true }) }
+
+// changedFor are those of them that say something about one bucket: a row that came with a layer is in no other bucket of the tree.
+func (v *view) changedFor(b bucket) []row {
+	return v.pick(func(r *row) bool { return !r.fresh || bucketOf(r.Status) == b })
+}
+
+func (v *view) pick(matters func(*row) bool) []row {
+	var newest []*row
+	for _, l := range v.layers {
+		for seq, r := range l.rows {
+			if matters(r) && v.row(seq) == r {
+				newest = append(newest, r)
+			}
+		}
 	}
-	sorted := newest.sorted()
-	copies := make([]row, len(sorted))
-	for i, r := range sorted {
+	slices.SortFunc(newest, func(a, b *row) int { return cmp.Compare(a.StoreSeq, b.StoreSeq) })
+	copies := make([]row, len(newest))
+	for i, r := range newest {
 		copies[i] = *r
 	}
 	return copies

@@ -118,3 +118,18 @@ func heap() uint64 {
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc
 }
+
+// BenchmarkLoad takes a long backlog over, whose rows nobody keeps.
+func BenchmarkLoad(b *testing.B) {
+	f := newFlood(b, 1000)
+	for range 1000 {
+		f.step(b, 1_000_000, false)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		rows := 0
+		if _, _, err := f.queue.Load(b.Context(), "bench", func(queue.Row) error { rows++; return nil }); err != nil || rows != 1_000_000 {
+			b.Fatalf("%d rows, error %v", rows, err)
+		}
+	}
+}

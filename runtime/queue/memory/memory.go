@@ -96,11 +96,14 @@ func (q *Queue) Load(ctx context.Context, _ string, visit func(queue.Row) error)
 		return queue.State{}, 0, err
 	}
 	defer q.unlock()
-	for _, row := range q.unsettled() {
+	for r := range q.rows.records(0) { // who changes them waits for the semaphore, and who reads them need not wait for us
+		if r.Status != ledger.Stored {
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return queue.State{}, 0, err
 		}
-		if err := visit(row); err != nil {
+		if err := visit(r.Row()); err != nil {
 			return queue.State{}, 0, err
 		}
 	}
@@ -113,19 +116,6 @@ func (q *Queue) Load(ctx context.Context, _ string, visit func(queue.Row) error)
 	return queue.State{
 		Cursor: q.cursor, DeadLetters: int64(q.rows.dead), Lost: q.loss.lost(), Secret: q.secret, Workers: slices.Clone(q.workers),
 	}, q.epoch, nil
-}
-
-// unsettled copies the rows, so that visit runs without a lock that readers need.
-func (q *Queue) unsettled() []queue.Row {
-	q.mu.RLock()
-	defer q.mu.RUnlock()
-	rows := make([]queue.Row, 0, q.rows.stored)
-	for r := range q.rows.records(0) {
-		if r.Status == ledger.Stored {
-			rows = append(rows, r.Row())
-		}
-	}
-	return rows
 }
 
 // Apply implements queue.WorkQueue.
