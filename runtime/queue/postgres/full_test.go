@@ -105,7 +105,7 @@ func TestDiskFull(t *testing.T) {
 		for stored := 0; err == nil && stored < 200; stored++ {
 			err = c.store(t)
 		}
-		for range 100 { // each leaves a dead row among the ids, until there is no room for another either
+		for range 100 / (1 + 10*round) { // each leaves a dead row among the ids, until there is no room for another either
 			full(t, "a store", err, why)
 			err = c.store(t)
 		}
