@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -117,30 +118,32 @@ func (i *Intake) elsewhere(w http.ResponseWriter, r *http.Request, credential fu
 	if mediaType(r.Header) == typeLines {
 		w = i.rolling(w)
 	}
-	onward := r.Clone(r.Context())
-	onward.Header.Del(headerNeighbour) // only we say that
+	said := http.Header{}
+	said.Set(headerHop, "1")
 	if credential != nil {
-		if err := credential(onward.Header); err != nil {
+		if err := credential(said); err != nil {
 			i.unpassed(err).write(w)
 			return true
 		}
 	}
-	relay.pass(w, onward, to.Address)
+	relay.pass(w, r, to.Address, said)
 	return true
 }
 
-// pass is the hop.
-func (r *Relay) pass(w http.ResponseWriter, onward *http.Request, address string) {
+// pass is the hop. said is what this process says of the request, in place of what the caller says.
+func (r *Relay) pass(w http.ResponseWriter, from *http.Request, address string, said http.Header) {
 	proxy := httputil.ReverseProxy{
 		Transport: r.transport,
+		// It is said last: what a caller names in Connection is taken away before, and must not be what makes it less than this pod.
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "https", Host: address})
-			p.Out.Header.Set(headerHop, "1")
+			p.Out.Header.Del(headerNeighbour) // only we say that
+			maps.Copy(p.Out.Header, said)
 		},
 		ErrorLog:     log.New(io.Discard, "", 0), // an active producer that went away is no news, and is answered
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { lost().write(w) },
 	}
-	proxy.ServeHTTP(w, onward)
+	proxy.ServeHTTP(w, from)
 }
 
 // ownToken makes this pod the caller, for the app beside.

@@ -38,6 +38,7 @@ type pod struct {
 	document  runtimeconfig.Producer
 	options   producer.Options
 	client    *http.Client
+	protocol  int // the major version of HTTP that client speaks
 	operator  *operator
 	stop      func() error
 }
@@ -51,7 +52,7 @@ func newPod(t testing.TB) *pod {
 func newPodOf(t testing.TB, authority *transporttest.Authority) *pod {
 	t.Helper()
 	dir := t.TempDir()
-	p := &pod{t: t, authority: authority, tokens: &transporttest.Tokens{}}
+	p := &pod{t: t, authority: authority, tokens: &transporttest.Tokens{}, protocol: 2}
 	p.operator = newOperator(t, p.authority)
 	p.document = runtimeconfig.Producer{
 		Namespace: "shop", Flow: "orders", FlowUID: "flow-uid", QueueType: "Local", Intake: runtimeconfig.IntakeOpen,
@@ -169,7 +170,7 @@ func (p *pod) answer(request *http.Request) (int, string) {
 		p.t.Fatal(err)
 	}
 	defer response.Body.Close()
-	if response.ProtoMajor != 2 {
+	if response.ProtoMajor != p.protocol {
 		p.t.Errorf("the intake speaks %s", response.Proto)
 	}
 	raw, _ := io.ReadAll(response.Body)
