@@ -184,7 +184,7 @@ func newCensus(ctx context.Context, client dynamic.Interface, namespace string, 
 	resource := client.Resource(pods).Namespace(namespace)
 	c := &census{clock: now}
 	c.hear()
-	c.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	c.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(unwound(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := resource.List(ctx, o)
 			if err == nil {
@@ -197,14 +197,14 @@ func newCensus(ctx context.Context, client dynamic.Interface, namespace string, 
 			if err != nil {
 				return nil, err
 			}
-			return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+			return drained{watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
 				if event.Type != watch.Error {
 					c.hear()
 				}
 				return event, true
-			}), nil
+			})}, nil
 		},
-	}, client), &unstructured.Unstructured{}, 0, cache.Indexers{byAddress: addressesOf})
+	}), client), &unstructured.Unstructured{}, 0, cache.Indexers{byAddress: addressesOf})
 	if err := c.informer.SetTransform(onlyAddresses); err != nil {
 		return nil, err
 	}
@@ -219,6 +219,16 @@ func newCensus(ctx context.Context, client dynamic.Interface, namespace string, 
 		<-done
 	}
 	return c, nil
+}
+
+// drained is a watch of watch.Filter, which without it waits for ever with an event that nobody takes after the end.
+type drained struct{ watch.Interface }
+
+// Stop implements watch.Interface.
+func (d drained) Stop() {
+	d.Interface.Stop()
+	for range d.ResultChan() { // it ends with the watch behind it
+	}
 }
 
 func (c *census) hear() {

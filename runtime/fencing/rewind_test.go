@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 )
@@ -59,7 +61,8 @@ func (a *restorable) restore(version int) {
 
 func (a *restorable) object(pod string) string {
 	return fmt.Sprintf(`{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
-		"metadata": {"name": %q, "namespace": "shop", "uid": %q, "resourceVersion": "%d"}}`, pod, "uid of "+pod, a.pods[pod])
+		"metadata": {"name": %q, "namespace": "shop", "uid": %q, "resourceVersion": "%d"}, "status": {"podIP": "10.0.0.%d"}}`,
+		pod, "uid of "+pod, a.pods[pod], a.pods[pod])
 }
 
 func (a *restorable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -177,4 +180,39 @@ func TestAPodThatARestoredServerForgotIsGone(t *testing.T) {
 	// What is made under versions that were given out before is seen.
 	api.make("new")
 	transporttest.Eventually(t, "a pod made after the restoration is known", knows("new"))
+}
+
+// Whose an address is would not be told for hours, until the API server has come to the version of before: a forgotten pod would let the next
+// owner of its address in, and after a while nobody would be let in.
+func TestAddressesThatARestoredServerForgotAreNobodys(t *testing.T) {
+	api := &restorable{pods: map[string]int{}, watching: map[chan string]int{}}
+	api.make("kept")
+	server := httptest.NewServer(api)
+	defer server.Close()
+	clients, err := NewClients(&rest.Config{Host: server.URL}, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	census, err := newCensus(t.Context(), clients.Dynamic, "shop", clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer census.close()
+	at := func(version int, pod string) func() bool {
+		return func() bool {
+			found := census.at(netip.AddrFrom4([4]byte{10, 0, 0, byte(version)}))
+			return pod == "" && len(found) == 0 || len(found) == 1 && found[0].Name == pod
+		}
+	}
+	for n := range 20 {
+		api.make(fmt.Sprint("later ", n))
+	}
+	transporttest.Eventually(t, "the newest pod is known", at(21, "later 19"))
+	api.restore(1)
+	transporttest.Eventually(t, "nobody has the address of a forgotten pod", at(21, ""))
+	api.make("new")
+	transporttest.Eventually(t, "a pod made after the restoration is known", at(2, "new"))
+	if !at(1, "kept")() {
+		t.Error("the pod that the server knows is gone, too")
+	}
 }
