@@ -2,24 +2,114 @@ package intake
 
 import (
 	"bytes"
+	"crypto/tls"
+	"io"
 	"log"
+	"net/http"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/workpulling/workpulling/runtime/transport"
+	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 )
 
 func TestFailedHandshakesAreLoggedOnceAMinute(t *testing.T) {
-	var out bytes.Buffer
+	var out strings.Builder
 	now := time.Unix(1_000_000, 0)
-	logger := log.New(&complaints{to: &out, now: func() time.Time { return now }}, "", 0)
-	for range 121 {
-		logger.Printf("http: TLS handshake error from 127.0.0.1:1: EOF")
-		logger.Printf("http: panic serving")
+	c := &complaints{print: func(line string) { out.WriteString(line) }, now: func() time.Time { return now }, last: map[string]time.Time{}}
+	logger := log.New(c, "", 0)
+	for n := range 121 {
+		logger.Printf("http: TLS handshake error from 127.0.0.1:%d: EOF", n)
+		logger.Printf("http2: server connection error from 127.0.0.1:%d: connection error: PROTOCOL_ERROR: panic serving", n)
+		logger.Printf("http: panic serving 127.0.0.1:%d", n)
 		now = now.Add(time.Second)
 	}
-	if got := bytes.Count(out.Bytes(), []byte("handshake")); got != 3 {
-		t.Errorf("%d lines about handshakes in two minutes and a second, want 3", got)
+	for line, want := range map[string]int{"handshake": 3, "PROTOCOL_ERROR": 3, "http: panic": 121} {
+		if got := strings.Count(out.String(), line); got != want {
+			t.Errorf("%d lines with %q in two minutes and a second, want %d", got, line, want)
+		}
 	}
-	if got := bytes.Count(out.Bytes(), []byte("panic")); got != 121 {
-		t.Errorf("%d other lines, want all 121", got)
+	if len(c.last) != 2 {
+		t.Errorf("%d kinds are remembered", len(c.last))
+	}
+}
+
+// sink is what the log of the process goes to.
+type sink struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (s *sink) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(line)
+}
+
+func (s *sink) lines() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Count(s.out.Bytes(), []byte("\n"))
+}
+
+// say sends words over a connection that was said to be for HTTP/2, and hears the answer out.
+func say(t *testing.T, address, caFile, words string) {
+	config := transport.ClientTLS(caFile, "flow")
+	config.NextProtos = []string{"h2"}
+	conn, err := tls.Dial("tcp", address, config)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, words); err != nil {
+		t.Error(err)
+	}
+	_ = conn.CloseWrite()
+	_, _ = io.Copy(io.Discard, conn)
+}
+
+// Nobody knows a caller yet that says in the handshake that it speaks HTTP/2, and then does not.
+func TestWhoBreaksHTTP2DoesNotFillTheLog(t *testing.T) {
+	logged := new(sink)
+	former := log.Writer()
+	log.SetOutput(logged)
+	defer log.SetOutput(former)
+	authority := transporttest.NewAuthority(t)
+	certificate, err := transport.NewCertificate(authority.Issue(t, "flow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := ListenTLS("127.0.0.1:0", transport.ServerTLS(certificate), http.NotFoundHandler())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Run(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	for _, words := range []string{
+		strings.Repeat("x", len(preface)),                                                         // no preface
+		preface + "\x00\x00\x00\x06\x00\x00\x00\x00\x00",                                          // no settings first
+		preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x08\x07\x00\x00\x00\x00\x00", // a farewell without its body
+	} {
+		before := logged.lines()
+		var callers sync.WaitGroup
+		for range 20 {
+			callers.Go(func() { say(t, server.Address(), authority.CAFile(), words) })
+		}
+		callers.Wait()
+		if lines := logged.lines() - before; lines > 1 {
+			t.Errorf("%d lines about 20 connections that say %q", lines, words)
+		}
+	}
+	if logged.lines() == 0 {
+		t.Error("nothing was logged at all")
 	}
 }
