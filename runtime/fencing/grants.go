@@ -56,6 +56,18 @@ func (g *grants) withdrawn(key [sha256.Size]byte) {
 	}
 }
 
+// verbs are those of the access review on workpullingflows/jobs.
+var verbs = []string{"create", "get", "list", "update", "delete", "read"}
+
+func permissionOf(verb, token string) [sha256.Size]byte { return key("access "+verb, token) }
+
+// revoked notes that the pod or account of a token is gone: the next process must not take it for good while nobody answers.
+func (g *grants) revoked(token string) {
+	for _, verb := range verbs {
+		g.withdrawn(permissionOf(verb, token))
+	}
+}
+
 // kept are the grants that still count at a moment, the newest first. What they leave out is forgotten.
 func (g *grants) kept(now time.Time) (out []grant) {
 	g.mu.Lock()

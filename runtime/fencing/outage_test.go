@@ -670,12 +670,19 @@ func TestSubmittersOverARestartInAnOutage(t *testing.T) {
 	sign := func(pod string) string {
 		return first.key().Sign(t, tokentest.Bound(issuer, "else", "app", pod, pod+"-uid", first.clock.Now(), 24*time.Hour, audience))
 	}
-	known, refused, stranger := sign("a"), sign("b"), sign("c")
-	for _, token := range []string{known, refused} {
+	known, refused, stranger, gone := sign("a"), sign("b"), sign("c"), sign("d")
+	for _, token := range []string{known, refused, gone} {
 		if _, got := first.submit(token); got != "" {
 			t.Fatalf("before: %s", got)
 		}
 	}
+	first.written(dir, 3)
+	first.set(func(s *server) { s.revoked[gone] = true })
+	first.eventually("a token is revoked", func() bool {
+		first.pass(31 * time.Second)
+		_, got := first.submit(gone)
+		return got == transport.LabelPodDeleted
+	})
 	first.written(dir, 2)
 	first.set(func(s *server) { s.forbid = true })
 	first.eventually("a permission is withdrawn", func() bool {
@@ -695,7 +702,8 @@ func TestSubmittersOverARestartInAnOutage(t *testing.T) {
 		token string
 		want  transport.Label
 	}{
-		"who was allowed": {known, ""}, "who was refused": {refused, transport.LabelUnavailable}, "a stranger": {stranger, transport.LabelUnavailable},
+		"who was allowed": {known, ""}, "who was refused": {refused, transport.LabelUnavailable},
+		"whose pod is gone": {gone, transport.LabelUnavailable}, "a stranger": {stranger, transport.LabelUnavailable},
 	} {
 		if _, got := second.submit(c.token); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -753,9 +761,21 @@ func TestSubmitterIsRevoked(t *testing.T) {
 		_, got := p.submit(token)
 		return got == transport.LabelPodDeleted
 	})
-	p.set(func(s *server) { s.answers[pathTokens] = http.StatusForbidden })
+	// What was said of it is not forgotten where the API server says no more.
+	p.set(func(s *server) { s.cut = true })
 	p.pass(31 * time.Second)
-	if _, got := p.submit(token); got != "" {
-		t.Errorf("without reviews: %q", got)
+	if _, got := p.submit(token); got != transport.LabelPodDeleted {
+		t.Errorf("in an outage: %q", got)
+	}
+	p.set(func(s *server) { s.cut, s.answers[pathTokens] = false, http.StatusForbidden })
+	p.pass(31 * time.Second)
+	other := p.token("second")
+	for range 2 { // the first one learns that nothing is reviewed
+		if _, got := p.submit(token); got != transport.LabelPodDeleted {
+			t.Errorf("without reviews: %q", got)
+		}
+		if _, got := p.submit(other); got != "" {
+			t.Errorf("without reviews, another token: %q", got)
+		}
 	}
 }

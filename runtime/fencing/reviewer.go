@@ -75,13 +75,34 @@ func (r *reviewer) token(ctx context.Context, token string) (identity, error) {
 	return v.who, err
 }
 
-// confirm reviews a token that was verified offline. It takes no answer for a good one.
+// confirm reviews a token that was verified offline. It takes no answer for a good one, unless the last one was that whose the token is is
+// gone: that nothing brings back.
 func (r *reviewer) confirm(ctx context.Context, token string, who identity) (identity, error) {
-	if r.isDenied() {
-		return who, nil
+	instead := func(before verdict) *verdict {
+		if before.isGone() {
+			return &before
+		}
+		return &verdict{who: who}
 	}
-	v, err := r.remembered(ctx, key("token", token), func(verdict) *verdict { return &verdict{who: who} }, r.review(token))
+	if r.isDenied() {
+		known := instead(r.known(key("token", token)))
+		return who, known.err()
+	}
+	v, err := r.remembered(ctx, key("token", token), instead, r.review(token))
 	return v.who, err
+}
+
+// known is what was answered before, if anything was.
+func (r *reviewer) known(key [sha256.Size]byte) verdict {
+	if known, ok := r.cache.Get(key); ok {
+		return known.(verdict)
+	}
+	return verdict{}
+}
+
+// isGone says whether the API server has said that the pod or account of a token is no more.
+func (v verdict) isGone() bool {
+	return v.refusal != nil && v.refusal.Label == transport.LabelPodDeleted
 }
 
 func (r *reviewer) review(token string) func(context.Context) (verdict, error) {
@@ -94,7 +115,11 @@ func (r *reviewer) review(token string) func(context.Context) (verdict, error) {
 			return verdict{}, err
 		}
 		who, refusal := classifyReview(review.Status, r.audience)
-		return verdict{who: who, refusal: refusal}, nil
+		v := verdict{who: who, refusal: refusal}
+		if v.isGone() {
+			r.granted.revoked(token)
+		}
+		return v, nil
 	}
 }
 
@@ -135,7 +160,7 @@ func (r *reviewer) isDenied() bool {
 // allowed asks whether an identified user may do verb with the jobs of the flow. Where nobody answers, an earlier yes counts on for a while;
 // an earlier no does not.
 func (r *reviewer) allowed(ctx context.Context, token, verb string, who identity) error {
-	permission := key("access "+verb, token)
+	permission := permissionOf(verb, token)
 	_, err := r.remembered(ctx, permission, r.earlierYes, func(ctx context.Context) (verdict, error) {
 		extra := make(map[string]authorizationv1.ExtraValue, len(who.user.Extra))
 		for name, values := range who.user.Extra {
@@ -178,12 +203,9 @@ func (r *reviewer) earlierYes(before verdict) *verdict {
 func (r *reviewer) remembered(
 	ctx context.Context, key [sha256.Size]byte, instead func(before verdict) *verdict, ask func(context.Context) (verdict, error),
 ) (verdict, error) {
-	var before verdict
-	if known, ok := r.cache.Get(key); ok {
-		before = known.(verdict)
-		if r.clock.Now().Before(before.until) {
-			return before, before.err()
-		}
+	before := r.known(key)
+	if r.clock.Now().Before(before.until) {
+		return before, before.err()
 	}
 	var fallback *verdict
 	if instead != nil {
@@ -231,7 +253,7 @@ func (r *reviewer) await(ctx context.Context, flight <-chan singleflight.Result,
 		cause = "the API server did not review the token in time"
 	}
 	if fallback != nil {
-		return *fallback, nil
+		return *fallback, fallback.err()
 	}
 	return verdict{}, undecided(cause)
 }
