@@ -2,6 +2,7 @@ package fencing
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -160,5 +161,18 @@ func TestWhoMayBind(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Who may write a Lease may write a megabyte into it. None of that is kept, or one worker would make the record of all too large to be read.
+func TestAHolderThatNoProcessCanBeTellsNothing(t *testing.T) {
+	for name, boot := range map[string]string{
+		"too long": strings.Repeat("x", protocol.MaxIDBytes+1), "none": "", "with a control character": "a\x00b", "no text": "a\xff",
+	} {
+		before := sight{UID: "lease", Transitions: 1, Boot: "first"}
+		after, ended := before.see("pod", LeaseRecord{UID: "lease", Holder: "pod/" + boot, Transitions: 2})
+		if ended != "" || !cmp.Equal(before, after) {
+			t.Errorf("%s: %q is over, and %d bytes are held by %.20q", name, ended, len(after.Boot), after.Boot)
+		}
 	}
 }

@@ -21,10 +21,11 @@ import (
 // HolderOf is how an incarnation of a worker calls itself in the Lease of its pod.
 func HolderOf(who protocol.Incarnation) string { return who.PodUID + "/" + who.BootNonce }
 
-// bootOf returns which process of a pod a Lease says holds it; false where the holder is none of that pod.
+// bootOf returns which process of a pod a Lease says holds it; false where the holder is none of that pod. A name that no process could
+// register under is none: it is kept for as long as the pod, and a Lease may hold a megabyte of it.
 func bootOf(holder, podUID string) (string, bool) {
 	uid, boot, found := strings.Cut(holder, "/")
-	return boot, found && uid == podUID && boot != ""
+	return boot, found && uid == podUID && protocol.CheckID("boot nonce", boot) == nil
 }
 
 // WorkerPod is the pod whose Lease a worker holds.
