@@ -10,13 +10,16 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	stdlog "log"
 	"os"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/workpulling/workpulling/internal/complaints"
 	"github.com/workpulling/workpulling/internal/operator"
 	"github.com/workpulling/workpulling/internal/runtimeconfig"
 )
@@ -32,6 +35,8 @@ func main() {
 	}
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(complaints.Writer(func(line string) { log.Info("A server complains of a caller", "line", strings.TrimSpace(line)) }))
 	if err := run(ctrl.SetupSignalHandler(), options, log); err != nil {
 		log.Error(err, "Stopped")
 		os.Exit(1)

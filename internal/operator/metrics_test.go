@@ -9,15 +9,18 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -64,6 +67,8 @@ func TestMetricsAreForWhoMayScrape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var complaints atomic.Int64
+	ctrl.SetLogger(funcr.New(func(string, string) { complaints.Add(1) }, funcr.Options{}))
 	server, err := metricsserver.NewServer(metricsOptions(Options{Namespace: "system", MetricsAddress: address, MetricsHost: "release-metrics.system.svc"}, authority), config, web)
 	if err != nil {
 		t.Fatal(err)
@@ -113,6 +118,15 @@ func TestMetricsAreForWhoMayScrape(t *testing.T) {
 		if got := call(tc.method, tc.scheme, tc.path, tc.token); got != tc.want {
 			t.Errorf("%s %s://…%s as %q: %s, want %s", tc.method, tc.scheme, tc.path, tc.token, got, tc.want)
 		}
+	}
+	before := complaints.Load()
+	for n := range 20 {
+		if got := call("GET", "https", "/metrics", fmt.Sprint("unknown ", n)); got != "500" {
+			t.Errorf("an unknown token: %s", got)
+		}
+	}
+	if before == 0 || complaints.Load() != before {
+		t.Errorf("%d lines of the log before, and %d after 20 more tokens that are none", before, complaints.Load())
 	}
 	if host = "workpulling-operator-metrics.system.svc"; call("GET", "https", "/metrics", "scraper") != "no answer" {
 		t.Error("the certificate is good for a Service of another installation")

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
@@ -152,7 +151,7 @@ func metricsOptions(options Options, authority *certs.Authority) metricsserver.O
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { serveAs(c, authority, options.metricsHost()) }},
 	}
 	if !options.Confined {
-		served.FilterProvider = filters.WithAuthenticationAndAuthorization
+		served.FilterProvider = scrapers
 	}
 	return served
 }

@@ -5,12 +5,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"os"
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/workpulling/workpulling/internal/complaints"
 )
 
 // Bounds of one listener.
@@ -88,7 +91,7 @@ func newServer(listener net.Listener, handler http.Handler) *Server {
 		listener: shared(netutil.LimitListener(listener, maxConnections), maxShare),
 		hurry:    hurry,
 		http: &http.Server{
-			Handler: handler, MaxHeaderBytes: maxHeaderBytes, ErrorLog: newComplaints(),
+			Handler: handler, MaxHeaderBytes: maxHeaderBytes, ErrorLog: log.New(complaints.Writer(func(line string) { log.Print(line) }), "", 0),
 			ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 			HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 			BaseContext: func(net.Listener) context.Context { return base },
