@@ -22,6 +22,9 @@ import (
 
 // secretRights are all rights on Secrets that any role of ours has. Creating one reads none; every other right is on one name of our own.
 var secretRights = []string{
+	"config/namespaced/authority.yaml: create", "config/namespaced/rights/role.yaml: create", "config/namespaced/rights/role.yaml: delete workpulling-tls",
+	"config/namespaced/rights/role.yaml: get workpulling-tls", "config/namespaced/rights/role.yaml: list workpulling-tls",
+	"config/namespaced/rights/role.yaml: patch workpulling-tls", "config/namespaced/rights/role.yaml: watch workpulling-tls",
 	"config/rbac/namespaced_role.yaml: get workpulling-operator-ca", "config/rbac/namespaced_role.yaml: patch workpulling-operator-ca",
 	"config/rbac/role.yaml: create",
 	"config/rbac/role.yaml: delete workpulling-tls", "config/rbac/role.yaml: get workpulling-tls", "config/rbac/role.yaml: list workpulling-tls",
