@@ -91,6 +91,15 @@ func New(ctx context.Context, config *rest.Config, options Options, parts Parts,
 	}); err != nil {
 		return nil, err
 	}
+	var left []string
+	if options.Confined {
+		if options.WatchNamespaces, left, err = leaveOut(ctx, direct, options.WatchNamespaces, log); err != nil {
+			return nil, err
+		}
+		if g.caching, err = cacheOptions(options.WatchNamespaces, true); err != nil {
+			return nil, err
+		}
+	}
 	manager, err := newManager(g, options, authority, log)
 	if err != nil {
 		return nil, err
@@ -101,6 +110,11 @@ func New(ctx context.Context, config *rest.Config, options Options, parts Parts,
 	}
 	if err := o.addServers(g, direct, options, parts, log); err != nil {
 		return nil, err
+	}
+	if len(left) > 0 {
+		if err := manager.Add(&absent{left, direct, clock.RealClock{}}); err != nil {
+			return nil, fmt.Errorf("adding the look for missing namespaces: %w", err)
+		}
 	}
 	return o, nil
 }
