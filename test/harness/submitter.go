@@ -7,14 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 )
 
-// Submitter submits documents from the Deployment submitter of config/samples, inside the cluster.
+// Submitter submits documents with the sample app, inside the cluster.
 type Submitter struct {
-	Kubectl   *Kubectl
+	Kubectl *Kubectl
+	// Namespace and Flow say where the jobs go.
 	Namespace string
 	Flow      string
+	// From names for `kubectl exec` where the app runs, for example ["-n", "other", "pod/caller"]. Nil is the Deployment submitter of
+	// config/samples in Namespace.
+	From []string
+	// Tokenless presents no token. The zero value presents the one that the pod has for Workpulling.
+	Tokenless bool
 	// Source is the ce-source of the jobs; a run uses one of its own.
 	Source string
 	// Connections is how many documents are submitted at once.
@@ -38,8 +45,7 @@ func (s *Submitter) Bring(ctx context.Context, documents []Document) error {
 	reader, writer := io.Pipe()
 	go func() { writer.CloseWithError(Archive(writer, documents)) }()
 	defer reader.Close()
-	return s.Kubectl.Stream(ctx, reader, nil, "-n", s.Namespace, "exec", "-i", "deployment/submitter", "--",
-		"/app", "receive", "--directory", s.directory())
+	return s.Kubectl.Stream(ctx, reader, nil, s.app("receive", "--directory", s.directory())...)
 }
 
 // Submit submits what Bring brought, until each document is accepted or refused. A connection that breaks is not the end:
@@ -69,9 +75,12 @@ func (s *Submitter) exec(ctx context.Context, mode string, each func(Progress)) 
 	reader, writer := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := s.Kubectl.Stream(ctx, nil, writer, "-n", s.Namespace, "exec", "deployment/submitter", "--",
-			"/app", mode, "--directory", s.directory(), "--intake", "https://"+s.Flow+"-intake."+s.Namespace+".svc",
+		args := s.app(mode, "--directory", s.directory(), "--intake", "https://"+s.Flow+"-intake."+s.Namespace+".svc",
 			"--flow", s.Flow, "--source", s.Source, "--connections", strconv.Itoa(s.Connections))
+		if s.Tokenless {
+			args = append(args, "--token=")
+		}
+		err := s.Kubectl.Stream(ctx, nil, writer, args...)
 		writer.Close()
 		ended <- err
 	}()
@@ -83,4 +92,13 @@ func (s *Submitter) exec(ctx context.Context, mode string, each func(Progress)) 
 		each(last)
 	}
 	return last, errors.Join(lines.Err(), <-ended)
+}
+
+// app are the arguments of kubectl that run the sample app.
+func (s *Submitter) app(args ...string) []string {
+	from := s.From
+	if from == nil {
+		from = []string{"-n", s.Namespace, "deployment/submitter"}
+	}
+	return slices.Concat([]string{"exec", "-i"}, from, []string{"--", "/app"}, args)
 }
