@@ -321,7 +321,8 @@ func (b *Bed) killDatabase(ctx context.Context, f Fault, act *Act) error {
 	return nil
 }
 
-// restoreEtcd saves the cluster's objects, deletes a worker so that they change, and takes them back in time.
+// restoreEtcd saves the cluster's objects, deletes a worker so that they change, and takes them back in time. What runs on the nodes is then
+// started anew, as Kubernetes wants it, for it watches a future that is gone.
 func (b *Bed) restoreEtcd(ctx context.Context, f Fault, act *Act) error {
 	act.Workers = b.workers()
 	for _, of := range b.flows {
@@ -335,11 +336,16 @@ func (b *Bed) restoreEtcd(ctx context.Context, f Fault, act *Act) error {
 	p, _, err := b.pick(v1alpha1.RoleWorker, f)
 	if err == nil {
 		act.What = "after the deletion of " + p.Name
+		act.Killed = append(act.Killed, p.containers()...) // its kubelet starts them again when the pod is back
 		err = b.persist(ctx, func(ctx context.Context) error { return b.client.Delete(ctx, &p.Pod, client.GracePeriodSeconds(0)) })
 		prober.Pause(ctx, f.For)
 	}
 	before := b.workers()
-	if undo := b.cluster.Run(context.WithoutCancel(ctx), "snapshot", "restore", snapshot); undo != nil {
+	always := context.WithoutCancel(ctx)
+	if undo := b.cluster.Run(always, "snapshot", "restore", snapshot); undo != nil {
+		return errors.Join(errUndo, undo, err)
+	}
+	if undo := b.startAnew(always, "kubelet", "kube-proxy"); undo != nil {
 		return errors.Join(errUndo, undo, err)
 	}
 	err = errors.Join(err, b.await(ctx, "the API server answers again", func() bool { return true }))

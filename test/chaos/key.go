@@ -26,7 +26,7 @@ func (b *Bed) replaceKey(ctx context.Context, act *Act) error {
 	for _, step := range []func() error{
 		func() error { return b.cluster.Run(always, "signing-key", "add") },
 		func() error { return b.cluster.Run(always, "signing-key", "use") },
-		func() error { return b.startKubelets(always) },
+		func() error { return b.startAnew(always, "kubelet") },
 		func() error {
 			return b.await(ctx, "the submitters have a new token", func() bool { return b.authenticate(ctx) == nil })
 		},
@@ -40,11 +40,11 @@ func (b *Bed) replaceKey(ctx context.Context, act *Act) error {
 	return b.await(ctx, "the API server answers again", func() bool { return true })
 }
 
-// startKubelets starts the kubelet of each node anew, which then asks for tokens for all of its pods.
-func (b *Bed) startKubelets(ctx context.Context) error {
+// startAnew starts components of each node anew. A kubelet that starts asks for tokens for all of its pods.
+func (b *Bed) startAnew(ctx context.Context, components ...string) error {
 	for _, node := range b.nodes {
 		for _, verb := range []string{"stop", "start"} {
-			if err := b.cluster.Run(ctx, verb, node, "kubelet"); err != nil {
+			if err := b.cluster.Run(ctx, append([]string{verb, node}, components...)...); err != nil {
 				return err
 			}
 		}

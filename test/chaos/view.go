@@ -47,6 +47,11 @@ func (p pod) ready() bool {
 
 func (p pod) uid() string { return string(p.UID) }
 
+// containers is the UID once for each container of the pod.
+func (p pod) containers() []string {
+	return slices.Repeat([]string{p.uid()}, len(p.Spec.InitContainers)+len(p.Spec.Containers))
+}
+
 func newView(b *Bed) *view { return &view{bed: b, shunned: map[netip.Addr]time.Time{}} }
 
 // refresh asks the API server.
