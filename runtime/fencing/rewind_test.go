@@ -43,8 +43,14 @@ func (a *restorable) make(pod string) {
 	}
 }
 
-// restore puts the store back to a version, which ends every watch.
-func (a *restorable) restore(version int) {
+// restore puts the store back to a version, which ends every watch; there has to be one.
+func (a *restorable) restore(t *testing.T, version int) {
+	t.Helper()
+	transporttest.Eventually(t, "there is a watch", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.watching) > 0
+	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.version = version
@@ -163,7 +169,7 @@ func TestAPodThatARestoredServerForgotIsGone(t *testing.T) {
 	}
 	transporttest.Eventually(t, "the newest pod is known", knows("later 19"))
 	began := time.Now()
-	api.restore(1)
+	api.restore(t, 1)
 	forgotten := map[string]bool{}
 	for len(forgotten) < 20 {
 		select {
@@ -208,7 +214,7 @@ func TestAddressesThatARestoredServerForgotAreNobodys(t *testing.T) {
 		api.make(fmt.Sprint("later ", n))
 	}
 	transporttest.Eventually(t, "the newest pod is known", at(21, "later 19"))
-	api.restore(1)
+	api.restore(t, 1)
 	transporttest.Eventually(t, "nobody has the address of a forgotten pod", at(21, ""))
 	api.make("new")
 	transporttest.Eventually(t, "a pod made after the restoration is known", at(2, "new"))
