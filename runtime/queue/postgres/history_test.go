@@ -12,14 +12,13 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue/postgres"
 	"github.com/workpulling/workpulling/runtime/queue/postgres/postgrestest"
 	"github.com/workpulling/workpulling/runtime/queue/queuetest"
-	"github.com/workpulling/workpulling/runtime/transport/transporttest"
 )
 
 // What the clients of two processes see is linearizable, whatever happens to their connections (G-120, B-059).
 func TestLinearizableOverCuts(t *testing.T) {
 	seed := queuetest.Seed(t)
 	server := postgrestest.Shared(t)
-	proxy := transporttest.NewProxy(t, server.Address())
+	proxy := proxied(t, server)
 	database := server.Database(t)
 	for i := range uint64(6) {
 		random := rand.New(rand.NewPCG(seed, i))

@@ -25,7 +25,7 @@ func (l *link) answers() {
 }
 
 // pipe forwards until an end closes, or pass says that what was read ends the link.
-func (l *link) pipe(to, from net.Conn, pass func() bool) {
+func (l *link) pipe(to, from net.Conn, pass func(read []byte) bool) {
 	defer l.close()
 	buffer := make([]byte, 64<<10)
 	for {
@@ -34,7 +34,7 @@ func (l *link) pipe(to, from net.Conn, pass func() bool) {
 			l.proxy.pass(l) // while frozen, nobody hears of an end
 			return
 		}
-		if !pass() {
+		if !pass(buffer[:n]) {
 			return
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
@@ -44,18 +44,18 @@ func (l *link) pipe(to, from net.Conn, pass func() bool) {
 }
 
 // ask counts the start of a request and waits for the end of a freeze; false means that the link ends here.
-func (l *link) ask() bool {
-	if !l.begins() {
+func (l *link) ask(read []byte) bool {
+	if !l.begins(read) {
 		return false
 	}
 	l.proxy.pass(l)
 	return true
 }
 
-func (l *link) begins() bool {
+func (l *link) begins(read []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.asking {
+	if l.asking || l.proxy.overlooks(read) {
 		return true
 	}
 	l.asking = true
@@ -65,7 +65,7 @@ func (l *link) begins() bool {
 }
 
 // answer waits for the end of a freeze; false means that the client is not to hear.
-func (l *link) answer() bool {
+func (l *link) answer([]byte) bool {
 	l.proxy.pass(l)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,6 +20,7 @@ type Proxy struct {
 	cutAt    int  // requests until the cut; 0 means that there is none
 	forward  bool // whether the request at the cut reaches the target
 	freezeAt int  // requests until the freeze; 0 means that there is none
+	overlook func(request []byte) bool
 	ended    chan struct{}
 }
 
@@ -79,6 +80,19 @@ func (p *Proxy) Pending() bool {
 	pending := p.cutAt > 0
 	p.cutAt = 0
 	return pending
+}
+
+// Overlook forwards requests that CutAt and FreezeAt do not count: those that begin with bytes of which overlook is true.
+func (p *Proxy) Overlook(overlook func(request []byte) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.overlook = overlook
+}
+
+func (p *Proxy) overlooks(request []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.overlook != nil && p.overlook(request)
 }
 
 // Freeze stops forwarding without closing anything: every connection is half open, and new ones get no answer (B-170).
