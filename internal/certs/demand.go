@@ -1,10 +1,14 @@
 package certs
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/workpulling/workpulling/api/v1alpha1"
 )
@@ -21,4 +25,21 @@ func RenewBefore(obj metav1.Object) (time.Time, error) {
 	}
 	// A certificate knows whole seconds only.
 	return moment.Truncate(time.Second), nil
+}
+
+// EnsureFor is Ensure for a flow or a pool: its annotation says what RenewBefore of the certificate is, and what is wrong is told in Events
+// about it.
+func (i *Issuer) EnsureFor(ctx context.Context, owner client.Object, recorder events.EventRecorder, s Serving) (Issued, error) {
+	var err error
+	if s.RenewBefore, err = RenewBefore(owner); err != nil {
+		recorder.Eventf(owner, nil, corev1.EventTypeWarning, "AnnotationInvalid", "Renewing", "%s", err.Error())
+	}
+	issued, err := i.Ensure(ctx, s)
+	if err != nil {
+		return Issued{}, err
+	}
+	if issued.News {
+		recorder.Eventf(owner, nil, corev1.EventTypeWarning, "CertificateTrouble", "Issuing", "%s", issued.Trouble)
+	}
+	return issued, nil
 }

@@ -31,6 +31,20 @@ type restorable struct {
 	watching map[chan string]int
 }
 
+// newRestorable has one pod, "kept", of its first version.
+func newRestorable(t *testing.T) (*restorable, Clients) {
+	t.Helper()
+	api := &restorable{pods: map[string]int{}, watching: map[chan string]int{}}
+	api.make("kept")
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	clients, err := NewClients(&rest.Config{Host: server.URL}, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api, clients
+}
+
 func (a *restorable) make(pod string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,14 +154,7 @@ func (a *restorable) watch(w http.ResponseWriter, r *http.Request, version strin
 
 // A pod that a restored API server has forgotten is gone: nobody will ever tell of its deletion, and its kubelet may not know of it either.
 func TestAPodThatARestoredServerForgotIsGone(t *testing.T) {
-	api := &restorable{pods: map[string]int{}, watching: map[chan string]int{}}
-	api.make("kept")
-	server := httptest.NewServer(api)
-	defer server.Close()
-	clients, err := NewClients(&rest.Config{Host: server.URL}, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	api, clients := newRestorable(t)
 	gone := make(chan string, 10)
 	g := New(Options{
 		Namespace: "shop", Flow: "orders", Audience: "workpulling.dev", Log: logr.Discard(), OnPodGone: func(uid string) { gone <- uid },
@@ -191,14 +198,7 @@ func TestAPodThatARestoredServerForgotIsGone(t *testing.T) {
 // Whose an address is would not be told for hours, until the API server has come to the version of before: a forgotten pod would let the next
 // owner of its address in, and after a while nobody would be let in.
 func TestAddressesThatARestoredServerForgotAreNobodys(t *testing.T) {
-	api := &restorable{pods: map[string]int{}, watching: map[chan string]int{}}
-	api.make("kept")
-	server := httptest.NewServer(api)
-	defer server.Close()
-	clients, err := NewClients(&rest.Config{Host: server.URL}, "shop")
-	if err != nil {
-		t.Fatal(err)
-	}
+	api, clients := newRestorable(t)
 	census, err := newCensus(t.Context(), clients.Dynamic, "shop", clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
