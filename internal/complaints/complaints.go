@@ -21,22 +21,42 @@ const (
 	kindBytes = 20
 )
 
-type complaints struct {
-	tell  func(line string)
+// Pace says which complaints are worth a line.
+type Pace struct {
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
 	last map[string]time.Time // by kind
 }
 
+// NewPace starts with every kind due.
+func NewPace(c clock.PassiveClock) *Pace { return &Pace{clock: c, last: map[string]time.Time{}} }
+
+// Due says whether a line of a kind is due, which is once a minute; the caller then writes it.
+func (p *Pace) Due(kind string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock.Now()
+	if last, told := p.last[kind]; told && now.Sub(last) < pause {
+		return false
+	}
+	p.last[kind] = now
+	return true
+}
+
+type complaints struct {
+	tell func(line string)
+	pace *Pace
+}
+
 // Writer is for a log.Logger without flags and prefix, such as that of an http.Server. tell gets the lines that are due.
 func Writer(tell func(line string)) io.Writer {
-	return &complaints{tell: tell, clock: clock.RealClock{}, last: map[string]time.Time{}}
+	return &complaints{tell: tell, pace: NewPace(clock.RealClock{})}
 }
 
 // Write implements io.Writer, for one line.
 func (c *complaints) Write(line []byte) (int, error) {
-	if isOurs(line) || c.due(string(line[:min(len(line), kindBytes)])) {
+	if isOurs(line) || c.pace.Due(string(line[:min(len(line), kindBytes)])) {
 		c.tell(string(line))
 	}
 	return len(line), nil
@@ -44,15 +64,4 @@ func (c *complaints) Write(line []byte) (int, error) {
 
 func isOurs(line []byte) bool {
 	return bytes.HasPrefix(line, []byte("http: panic serving")) || bytes.HasPrefix(line, []byte("http2: panic serving"))
-}
-
-func (c *complaints) due(kind string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.clock.Now()
-	if last, told := c.last[kind]; told && now.Sub(last) < pause {
-		return false
-	}
-	c.last[kind] = now
-	return true
 }

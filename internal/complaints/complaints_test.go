@@ -12,7 +12,7 @@ import (
 func TestComplaintsAreLoggedOnceAMinute(t *testing.T) {
 	var out strings.Builder
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	c := &complaints{tell: func(line string) { out.WriteString(line) }, clock: clock, last: map[string]time.Time{}}
+	c := &complaints{tell: func(line string) { out.WriteString(line) }, pace: NewPace(clock)}
 	logger := log.New(c, "", 0)
 	for n := range 121 {
 		logger.Printf("http: TLS handshake error from 127.0.0.1:%d: EOF", n)
@@ -25,7 +25,7 @@ func TestComplaintsAreLoggedOnceAMinute(t *testing.T) {
 			t.Errorf("%d lines with %q in two minutes and a second, want %d", got, line, want)
 		}
 	}
-	if len(c.last) != 2 {
-		t.Errorf("%d kinds are remembered", len(c.last))
+	if len(c.pace.last) != 2 {
+		t.Errorf("%d kinds are remembered", len(c.pace.last))
 	}
 }

@@ -292,7 +292,7 @@ func (s service) identify(ctx context.Context) (transport.Submitter, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()
-	return s.producer.options.Authenticator.AuthenticateSubmitter(ctx, token, "create")
+	return s.producer.options.Authenticator.AuthenticateSubmitter(ctx, token, transport.VerbCreate)
 }
 
 func (p *Producer) attachProducer(conn delivery.ConnID, out *transport.Outbox[protocol.ToProducer]) {

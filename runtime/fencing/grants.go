@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/workpulling/workpulling/runtime/transport"
 )
 
 const (
@@ -56,14 +58,11 @@ func (g *grants) withdrawn(key [sha256.Size]byte) {
 	}
 }
 
-// verbs are those of the access review on workpullingflows/jobs.
-var verbs = []string{"create", "get", "list", "update", "delete", "read"}
-
 func permissionOf(verb, token string) [sha256.Size]byte { return key("access "+verb, token) }
 
 // revoked notes that the pod or account of a token is gone: the next process must not take it for good while nobody answers.
 func (g *grants) revoked(token string) {
-	for _, verb := range verbs {
+	for _, verb := range transport.Verbs() {
 		g.withdrawn(permissionOf(verb, token))
 	}
 }

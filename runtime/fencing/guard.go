@@ -422,7 +422,7 @@ func (g *Guard) AuthenticateSubmitter(ctx context.Context, token, verb string) (
 
 // isMember says whether a token is that of another producer of this flow, which may do what the app in its pod may.
 func (g *Guard) isMember(ctx context.Context, who identity, verb string) bool {
-	if g.options.StatefulSet == "" || who.namespace != g.options.Namespace || who.podUID == "" || verb != "create" && verb != "get" {
+	if g.options.StatefulSet == "" || who.namespace != g.options.Namespace || who.podUID == "" || verb != transport.VerbCreate && verb != transport.VerbGet {
 		return false
 	}
 	pod, err := g.podOf(ctx, who)

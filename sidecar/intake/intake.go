@@ -119,16 +119,6 @@ func (i *Intake) LocalHandler(subject string) http.Handler {
 	})
 }
 
-// Verbs of the access review on workpullingflows/jobs.
-const (
-	verbCreate = "create"
-	verbGet    = "get"
-	verbList   = "list"
-	verbUpdate = "update"
-	verbDelete = "delete"
-	verbRead   = "read" // payloads, which no other verb shows
-)
-
 // door is one way in.
 type door struct {
 	// who identifies the sender of a request.
@@ -145,18 +135,18 @@ func (i *Intake) routes(way door) http.Handler {
 	route := func(pattern, verb string, do action) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { i.serve(w, r, way, verb, do) })
 	}
-	route("POST /v1/flows/{flow}/jobs", verbCreate, i.submit)
-	route("GET /v1/flows/{flow}/jobs/{id}", verbGet, i.look)
-	route("GET /v1/flows/{flow}/dead-letters", verbList, i.listDeadLetters)
-	route("GET /v1/flows/{flow}/dead-letters/{sequence}", verbList, i.lookAtDeadLetter)
-	route("GET /v1/flows/{flow}/dead-letters/{sequence}/payload", verbRead, i.readPayload)
-	route("POST /v1/flows/{flow}/dead-letters/redrive", verbUpdate, i.redriveMany)
-	route("POST /v1/flows/{flow}/dead-letters/drop", verbDelete, i.dropMany)
-	route("POST /v1/flows/{flow}/dead-letters/{sequence}/redrive", verbUpdate, i.redrive)
-	route("DELETE /v1/flows/{flow}/dead-letters/{sequence}", verbDelete, i.drop)
-	route("GET /v1/flows/{flow}/orphans", verbList, i.listOrphans)
-	route("POST /v1/flows/{flow}/orphans/{sequence}/accept", verbUpdate, i.acceptOrphan)
-	route("GET /v1/flows/{flow}/audit", verbList, i.listAudit)
+	route("POST /v1/flows/{flow}/jobs", transport.VerbCreate, i.submit)
+	route("GET /v1/flows/{flow}/jobs/{id}", transport.VerbGet, i.look)
+	route("GET /v1/flows/{flow}/dead-letters", transport.VerbList, i.listDeadLetters)
+	route("GET /v1/flows/{flow}/dead-letters/{sequence}", transport.VerbList, i.lookAtDeadLetter)
+	route("GET /v1/flows/{flow}/dead-letters/{sequence}/payload", transport.VerbRead, i.readPayload)
+	route("POST /v1/flows/{flow}/dead-letters/redrive", transport.VerbUpdate, i.redriveMany)
+	route("POST /v1/flows/{flow}/dead-letters/drop", transport.VerbDelete, i.dropMany)
+	route("POST /v1/flows/{flow}/dead-letters/{sequence}/redrive", transport.VerbUpdate, i.redrive)
+	route("DELETE /v1/flows/{flow}/dead-letters/{sequence}", transport.VerbDelete, i.drop)
+	route("GET /v1/flows/{flow}/orphans", transport.VerbList, i.listOrphans)
+	route("POST /v1/flows/{flow}/orphans/{sequence}/accept", transport.VerbUpdate, i.acceptOrphan)
+	route("GET /v1/flows/{flow}/audit", transport.VerbList, i.listAudit)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { miss(w, allowed(mux, r)) })
 	return i.watched(mux)
 }

@@ -27,7 +27,7 @@ const headerNeighbour = "Workpulling-Neighbour"
 const identityTimeout = 5 * time.Second
 
 // beside says whether a verb is one of an app: it submits and looks up. The others are a person's, and always need a token.
-func beside(verb string) bool { return verb == verbCreate || verb == verbGet }
+func beside(verb string) bool { return verb == transport.VerbCreate || verb == transport.VerbGet }
 
 // byAddress says whether a request is judged by the address that it comes from. One with a token never is, whatever becomes of that; nor one
 // that a standby has passed on, for it comes from the standby's address.
