@@ -47,7 +47,7 @@ func (g *Guard) known(ctx context.Context) ringState {
 func (g *Guard) offline(ctx context.Context, r *reviewer, token string) (identity, error) {
 	state := g.keys.look()
 	who, expires, found := g.judge(token, state)
-	if found == tokenUnknownKey && g.ourIssuer(token, state) {
+	if found == tokenUnknownKey && state.issued(token) {
 		if err := g.keys.refreshForKey(ctx); err != nil && g.keys.look().serial == state.serial {
 			return identity{}, g.keys.undecided(err)
 		}
@@ -66,7 +66,7 @@ func (g *Guard) offline(ctx context.Context, r *reviewer, token string) (identit
 	case tokenOtherIssuer, tokenOtherObject:
 		return g.reviewed(ctx, r, token, found)
 	case tokenMalformed, tokenUnknownKey, tokenForged:
-		if g.ourIssuer(token, state) {
+		if state.issued(token) {
 			break
 		}
 		if r == g.submitters {
@@ -89,20 +89,11 @@ func (g *Guard) judge(token string, state ringState) (identity, time.Time, findi
 			return j.who, j.expires, tokenFine
 		}
 	}
-	who, expires, found := judgeToken(token, state.set, expectation{
-		issuer: state.issuer, audience: g.options.Audience, serverAudiences: state.audiences, now: now,
-	})
+	who, expires, found := state.judge(token, g.options.Audience, now)
 	if found == tokenFine {
 		g.judgements.Add(hash, judged{who: who, expires: expires, serial: state.serial})
 	}
 	return who, expires, found
-}
-
-// ourIssuer says whether a token claims to be one of a ServiceAccount of this cluster. Only then is a key that is not known worth a
-// question.
-func (g *Guard) ourIssuer(token string, state ringState) bool {
-	issuer, _ := unverified(token)
-	return issuer == state.issuer
 }
 
 // reviewed has the API server judge what cannot be judged here.

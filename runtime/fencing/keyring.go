@@ -91,6 +91,17 @@ func (s ringState) usable(now time.Time) bool {
 // now is the time of the API server, which issues the tokens and whose clock their ends are meant for.
 func (s ringState) now(ours time.Time) time.Time { return ours.Add(s.ahead) }
 
+// judge verifies a token for an audience. now is the time of the API server.
+func (s ringState) judge(token, audience string, now time.Time) (who identity, expires time.Time, found finding) {
+	return judgeToken(token, s.set, expectation{issuer: s.issuer, audience: audience, serverAudiences: s.audiences, now: now})
+}
+
+// issued says whether a token claims to be one of a ServiceAccount of this cluster. Only then is a key that is not known worth a question.
+func (s ringState) issued(token string) bool {
+	issuer, _ := unverified(token)
+	return issuer == s.issuer
+}
+
 // load takes in what an earlier process kept. It returns an error where there is a record that is no good.
 func (k *keyring) load() error {
 	var kept keysRecord

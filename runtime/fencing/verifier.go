@@ -40,19 +40,20 @@ func (v *Verifier) Verify(ctx context.Context, token string) (PodToken, error) {
 	if v.keys.due() {
 		_ = v.keys.refresh(ctx) // its result is the state
 	}
-	state := v.keys.look()
-	if !state.usable(v.keys.clock.Now()) {
+	state, now := v.keys.look(), v.keys.clock.Now()
+	if !state.usable(now) {
 		return PodToken{}, v.unusable(state)
 	}
 	if found := peek(token, v.audience, state.audiences); found != tokenFine {
 		return PodToken{}, classifyFinding(found, v.audience)
 	}
-	who, found := v.judge(token, state)
-	if issuer, _ := unverified(token); found == tokenUnknownKey && issuer == state.issuer {
+	who, _, found := state.judge(token, v.audience, state.now(now))
+	if found == tokenUnknownKey && state.issued(token) {
 		if err := v.keys.refreshForKey(ctx); err != nil && v.keys.look().serial == state.serial {
 			return PodToken{}, v.keys.undecided(err)
 		}
-		who, found = v.judge(token, v.keys.look())
+		state = v.keys.look()
+		who, _, found = state.judge(token, v.audience, state.now(v.keys.clock.Now()))
 	}
 	switch {
 	case found != tokenFine:
@@ -61,13 +62,6 @@ func (v *Verifier) Verify(ctx context.Context, token string) (PodToken, error) {
 		return PodToken{}, refuse(transport.LabelTokenUnbound, retryLater, "the token is not bound to a pod")
 	}
 	return PodToken{Namespace: who.namespace, ServiceAccount: who.serviceAccount, Pod: who.podName, PodUID: who.podUID}, nil
-}
-
-func (v *Verifier) judge(token string, state ringState) (identity, finding) {
-	who, _, found := judgeToken(token, state.set, expectation{
-		issuer: state.issuer, audience: v.audience, serverAudiences: state.audiences, now: state.now(v.keys.clock.Now()),
-	})
-	return who, found
 }
 
 // unusable says why no token can be judged.
