@@ -13,7 +13,7 @@ import (
 
 const lastPort = 65535
 
-// runtimePorts are those that no template may use, sorted.
+// runtimePorts are those that no template may use.
 var runtimePorts = []int32{runtimeconfig.PortHealth, runtimeconfig.PortMetrics, runtimeconfig.PortTransport, runtimeconfig.PortIntake}
 
 func tcp(numbers ...int32) []networkingv1.NetworkPolicyPort {

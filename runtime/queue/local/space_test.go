@@ -38,7 +38,7 @@ func TestFullVolumeIsWorkedOff(t *testing.T) {
 				dir := smallVolume(t, 12)
 				v := openVolume(t, filepath.Join(dir, "queue"), random)
 				v.storeUntilFull(size)
-				release := fill(t, dir)
+				release := queuetest.Fill(t, dir)
 				v.workOff(test.order(int(v.cursor)))
 				v.storeAgain(size)
 				release()
@@ -203,7 +203,7 @@ func TestOpenOnAFullVolume(t *testing.T) {
 	dir := smallVolume(t, 24)
 	v := openVolume(t, filepath.Join(dir, "queue"), random)
 	v.storeUntilFull(1000)
-	release := fill(t, dir)
+	release := queuetest.Fill(t, dir)
 	defer release()
 	for range 3 { // whatever a start needs itself, the next one finds it again; what was set apart in vain, a few more jobs may have
 		if err := v.q.Close(); err != nil {
@@ -224,7 +224,7 @@ func TestOpenOnAFullVolume(t *testing.T) {
 // A queue that cannot be made on a full volume is made as soon as there is space.
 func TestNewQueueOnAFullVolume(t *testing.T) {
 	dir := smallVolume(t, 8)
-	release := fill(t, dir)
+	release := queuetest.Fill(t, dir)
 	options := local.Options{Dir: filepath.Join(dir, "queue"), FlowUID: "uid-1"}
 	if q, err := local.Open(t.Context(), options); err == nil {
 		_ = q.Close()
@@ -243,7 +243,7 @@ func TestFullVolumeKnowsWhatItHolds(t *testing.T) {
 	dir := smallVolume(t, 24)
 	v := openVolume(t, filepath.Join(dir, "queue"), rand.New(rand.NewPCG(queuetest.Seed(t), 4)))
 	v.storeUntilFull(1000)
-	defer fill(t, dir)()
+	defer queuetest.Fill(t, dir)()
 	held := queue.Batch{Cursor: v.cursor, Stores: []queue.StoreRequest{request(v.ref(1).MessageID, bytes.Repeat([]byte{'x'}, 1000))}}
 	result, err := v.q.Apply(t.Context(), v.epoch, held)
 	if err != nil || result.Stores[0].StoreSeq != 1 {
@@ -297,7 +297,7 @@ func TestReserveOfAnOlderFile(t *testing.T) {
 	resize(t, path, 16<<20)        // and a hole behind
 	v.q = open(t, filepath.Dir(path))
 	_, _, v.epoch = load(t, v.q)
-	defer fill(t, dir)()
+	defer queuetest.Fill(t, dir)()
 	v.workOff(v.random.Perm(int(v.cursor)))
 	if info, err := os.Stat(path); err != nil || info.Size() != 16<<20 {
 		t.Errorf("%v, error %v: the reserve is not where the hole was", info, err)
@@ -310,7 +310,7 @@ func TestFullVolumeInPieces(t *testing.T) {
 	dir := smallVolume(t, 12)
 	v := openVolume(t, filepath.Join(dir, "queue"), random)
 	v.storeUntilFull(1 + random.IntN(6000))
-	defer fill(t, dir)()
+	defer queuetest.Fill(t, dir)()
 	var live []int64
 	for seq := range v.cursor {
 		live = append(live, seq+1)

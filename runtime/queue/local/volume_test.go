@@ -36,27 +36,6 @@ func smallVolume(t *testing.T, megabytes int) (dir string) {
 	return dir
 }
 
-// fill takes what is left of a volume and gives it back.
-func fill(t *testing.T, dir string) (release func()) {
-	t.Helper()
-	path := filepath.Join(dir, "filler")
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	for size := 1 << 20; size >= 512; {
-		if _, err := file.Write(make([]byte, size)); err != nil {
-			size /= 2
-		}
-	}
-	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // A volume that fills up in the middle of batches costs errors that may be repeated and nothing else: what was acknowledged stays,
 // nothing is half there, confirms pass, and stores do again as soon as there is space (B-022).
 func TestVolumeFillsUp(t *testing.T) {
@@ -70,7 +49,7 @@ func TestVolumeFillsUp(t *testing.T) {
 		var release func()
 		for range 200 {
 			if release == nil && random.IntN(40) == 0 {
-				release = fill(t, dir)
+				release = queuetest.Fill(t, dir)
 			}
 			if !v.store() {
 				failures++
@@ -178,7 +157,7 @@ func TestDataOfTheFirstBuildOnAFullVolume(t *testing.T) {
 	if err := os.Truncate(journal, 600<<10); err != nil {
 		t.Fatal(err)
 	}
-	fill(t, volume)
+	queuetest.Fill(t, volume)
 	if err := os.Remove(journal); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/workpulling/workpulling/runtime/queue"
 	"github.com/workpulling/workpulling/runtime/queue/postgres"
 	"github.com/workpulling/workpulling/runtime/queue/postgres/postgrestest"
+	"github.com/workpulling/workpulling/runtime/queue/queuetest"
 )
 
 // crate stores jobs of a size one by one, and knows which of them the queue has.
@@ -86,7 +87,7 @@ func TestDiskFull(t *testing.T) {
 	volume := server.Volume(t, 32)
 	database := server.Database(t)
 	for _, sql := range []string{
-		fmt.Sprintf("CREATE TABLESPACE small LOCATION '%s'", volume.Dir), "ALTER DATABASE " + database + " SET TABLESPACE small",
+		fmt.Sprintf("CREATE TABLESPACE small LOCATION '%s'", volume), "ALTER DATABASE " + database + " SET TABLESPACE small",
 	} {
 		if err := server.Exec(t.Context(), "postgres", sql); err != nil {
 			t.Fatal(err)
@@ -100,7 +101,7 @@ func TestDiskFull(t *testing.T) {
 	first := int64(2)
 	for round := range 3 {
 		c.storeAll(t, 20)
-		volume.Fill(t)
+		release := queuetest.Fill(t, volume)
 		var err error
 		for stored := 0; err == nil && stored < 200; stored++ {
 			err = c.store(t)
@@ -137,7 +138,7 @@ func TestDiskFull(t *testing.T) {
 		if settled == 0 { // their rows need no more than a page that is there
 			t.Errorf("round %d: nothing can be settled on a full disk", round)
 		}
-		volume.Free(t)
+		release()
 		if err := c.store(t); err != nil {
 			t.Fatalf("with room again: %v", err)
 		}
@@ -155,7 +156,7 @@ func TestLogDiskFull(t *testing.T) {
 	c := &crate{q: opened(t, optionsAt(server.Address(), database)), bytes: 1 << 20}
 	_, _, c.epoch = load(t, c.q)
 	c.storeAll(t, 3)
-	volume.Fill(t)
+	release := queuetest.Fill(t, volume)
 	var err error
 	for stored := 0; err == nil && stored < 200; stored++ {
 		err = c.store(t)
@@ -169,7 +170,7 @@ func TestLogDiskFull(t *testing.T) {
 		err = c.store(t)
 		retriable(t, "a store", err)
 	}
-	volume.Free(t)
+	release()
 	eventually(t, func() error {
 		if server.Ended() {
 			if err := server.Run(); err != nil {

@@ -14,9 +14,9 @@ const volumePrefix = "volume-"
 
 // Volume mounts a volume of a few megabytes for the server, which only root may. Elsewhere the test is skipped; where PostgreSQL is
 // required and the test is root it fails instead.
-func (s *Server) Volume(t testing.TB, megabytes int) *Volume {
+func (s *Server) Volume(t testing.TB, megabytes int) (dir string) {
 	t.Helper()
-	dir := filepath.Join(s.Dir, volumePrefix+strconv.Itoa(len(s.volumes)))
+	dir = filepath.Join(s.Dir, volumePrefix+strconv.Itoa(len(s.volumes)))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func (s *Server) Volume(t testing.TB, megabytes int) *Volume {
 	if err := s.own(dir); err != nil {
 		t.Fatal(err)
 	}
-	return &Volume{Dir: dir}
+	return dir
 }
 
 // own gives a path to the user of the server.
@@ -49,41 +49,13 @@ func unmount(dir string) error {
 	return nil
 }
 
-// Volume is a small file system, whose end takes its data away.
-type Volume struct{ Dir string }
-
-func (v *Volume) filler() string { return filepath.Join(v.Dir, "filler") }
-
-// Fill takes what is left.
-func (v *Volume) Fill(t testing.TB) {
-	t.Helper()
-	file, err := os.OpenFile(v.filler(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	for size := 1 << 20; size >= 512; {
-		if _, err := file.Write(make([]byte, size)); err != nil {
-			size /= 2
-		}
-	}
-}
-
-// Free gives back what Fill took.
-func (v *Volume) Free(t testing.TB) {
-	t.Helper()
-	if err := os.Remove(v.filler()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // MoveLog brings the write-ahead log to a volume. The server crashes for it.
-func (s *Server) MoveLog(t testing.TB, to *Volume) {
+func (s *Server) MoveLog(t testing.TB, to string) {
 	t.Helper()
 	if err := s.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	here, there := filepath.Join(s.data(), "pg_wal"), filepath.Join(to.Dir, "pg_wal")
+	here, there := filepath.Join(s.data(), "pg_wal"), filepath.Join(to, "pg_wal")
 	if output, err := exec.CommandContext(t.Context(), "cp", "-a", here, there).CombinedOutput(); err != nil {
 		t.Fatalf("copying the log: %v: %s", err, output)
 	}
