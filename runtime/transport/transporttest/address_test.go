@@ -3,6 +3,7 @@ package transporttest
 import (
 	"fmt"
 	"net"
+	"runtime"
 	"testing"
 )
 
@@ -20,5 +21,20 @@ func TestFindPort(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { listener.Close() })
+	}
+}
+
+func TestAPortIsFoundOnce(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has names that end with a process")
+	}
+	port, err := FindPort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	runtime.GC()
+	if reserve(port) {
+		t.Errorf("port %d can be found again", port)
 	}
 }
