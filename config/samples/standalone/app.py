@@ -57,4 +57,4 @@ class Server(ThreadingHTTPServer):
 if __name__ == "__main__":
     port = int(os.environ.get("PORT", "8080"))
     print(f"counting words on port {port}", flush=True)
-    Server(("", port), Handler).serve_forever()
+    Server(("127.0.0.1", port), Handler).serve_forever()
